@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Sets graphnet up in .venv beside this file, then runs it. Needs nothing but Python 3.11 or newer.
+"""Sets graphnet up in .venv next to this file, then runs it. Needs nothing but Python 3.11 or newer.
 
 python3 run.py demo              draw, train and check a small network (about a minute)
-python3 run.py test [ARGS]       the tests (ARGS go to pytest; --help says more)
+python3 run.py test [ARGS]       the tests (ARGS go to pytest; see --help)
 python3 run.py quick             some of each kind, in two minutes: before each merge
 python3 run.py elsewhere [ARGS]  the tests as on an older processor
 python3 run.py newcomer [--all]  guides and tutorials; the documentation's commands, in fresh copies of this folder
 python3 run.py lint              lint and types
 python3 run.py everything        all of these at full length, and more: hours
-python3 run.py constraints       renew constraints.txt, the versions that tests and documentation are run with
+python3 run.py constraints       renew constraints.txt, the versions for tests and documentation
 python3 run.py docs              the documentation site, into build/docs (runs all guides and tutorials: minutes)
 python3 run.py tutorials         eleven tutorials as notebooks, in a browser (--execute: as pages, without one)
 python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
@@ -39,7 +39,7 @@ EXTRAS = {
     "tutorials": ["tutorials"], "write": ["writer"],
     "everything": ["browser", "docs", "peers", "test", "tutorials"],
 }  # fmt: skip
-#: The commands of graphnet-rnn: known here, so that a word which is none is refused before anything is installed.
+#: Commands of graphnet-rnn, to reject an unknown command before an installation.
 PROGRAM = (
     "demo",
     "train",
@@ -75,7 +75,7 @@ def show(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # avoids an error message at exit
         stop(f"the text cannot be written to standard output: {error.strerror}")
 
 
@@ -92,7 +92,7 @@ def alone() -> Iterator[None]:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"run.py: another process makes {VENV}; waiting for it", flush=True)
+            print(f"run.py: another process is setting up {VENV}; waiting for it", flush=True)
             fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
@@ -109,7 +109,7 @@ def wait_for(command: list[str], environment: Mapping[str, str] = os.environ) ->
     """Runs the command to its end; its exit code. Ctrl-C reaches it as well, and ends this program only after it."""
     came: list[int] = []
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:  # as of a job in the background of a script
+    if before is not signal.SIG_IGN:  # in a background job of a script
         signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
         code = subprocess.run(command, env=environment, check=False).returncode
@@ -162,8 +162,9 @@ def make_environment(needed: Sequence[str]) -> None:
     ]
     if wait_for(install):
         stop(
-            "the packages could not be installed; pip says why above. Most often there is no network, or a proxy is "
-            "needed (set HTTPS_PROXY, or PIP_INDEX_URL for a mirror of your own). Then run the same command again."
+            "the packages could not be installed; see the message of pip above. Most often there is no network, or "
+            "a proxy is needed (set HTTPS_PROXY, or PIP_INDEX_URL for a mirror of your own). Then run the same "
+            "command again."
         )
     STAMP.write_text("\n".join([wanted, *extras]), encoding="utf-8")
 
@@ -183,7 +184,7 @@ def renew_constraints() -> int:
     if done.returncode:
         return done.returncode
     found = [each["metadata"] for each in json.loads(done.stdout)["install"]]
-    # Without what follows a +, as of torch for processors alone: such builds are not on every index.
+    # Without the suffix after + (CPU builds of torch): these builds are not on every index.
     pins = sorted(f"{each['name'].lower()}=={each['version'].split('+')[0]}" for each in found)
     head = "# The versions that tests and documentation are run with. Renew them: python3.11 run.py constraints\n"
     ours = f"{settings['project']['name']}=="
@@ -193,7 +194,7 @@ def renew_constraints() -> int:
 
 
 def create() -> None:
-    """A fresh .venv; says plainly what this Python lacks."""
+    """Creates a fresh .venv; stops with a message if this Python lacks a module."""
     try:
         import ensurepip  # noqa: F401
         import venv
@@ -208,7 +209,9 @@ def create() -> None:
         venv.create(VENV, with_pip=True)
     except (OSError, subprocess.CalledProcessError) as error:
         shutil.rmtree(VENV, ignore_errors=True)
-        stop(f"the environment {VENV} could not be made: {error}. Is the disk full, or the folder read-only?")
+        stop(
+            f"the environment {VENV} could not be created: {error}. Is the disk full, or the folder read-only?"
+        )
 
 
 def make_site(arguments: list[str]) -> int:
@@ -229,13 +232,13 @@ def main() -> int:
             f"Python {found} is too old; graphnet needs {OLDEST[0]}.{OLDEST[1]} or newer, e.g. python3.12 run.py demo."
         )
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        show(__doc__ or "The first lines of run.py say what it does; python -OO leaves them out.")
+        show(__doc__ or "Help is in the first lines of run.py; python -OO removes it.")
         return 0 if len(sys.argv) > 1 else 2
     command, *arguments = sys.argv[1:]
     known = (*PROGRAM, *EXTRAS, "constraints", "python")
     if command not in known and not command.startswith("-"):
         stop(
-            f"there is no command {command!r}; there are {', '.join(known)}. python3 run.py --help says what they do."
+            f"there is no command {command!r}; the commands are {', '.join(known)}. See python3 run.py --help."
         )
     if command in ("test", "quick", "elsewhere", "lint", "newcomer", "everything"):
         os.chdir(HERE)

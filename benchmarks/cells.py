@@ -6,7 +6,7 @@
 All functions of a cell take turns of some calls in one run; times are medians of turns, of which each is the median of
 its calls. "% of peak" counts the multiplications and additions of the matrix products that the gradient needs (after
 merging equal nodes and making one-hot products lookups, before any stacking) against what a product of square matrices
-reaches on this back end in the same rounds; the best of any library at hand is printed beside it. "damped Gv" has
+reaches on this back end in the same rounds; the best of the installed libraries is printed next to it. "damped Gv" has
 structural damping of every tanh and σ of the cell.
 """
 

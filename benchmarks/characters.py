@@ -52,7 +52,6 @@ class Architecture:
         return rnn.Network([cell], symbols, symbols, seed=seed, initial=output)
 
     def _initial(self, symbols: int) -> dict[str, Initializer]:
-        """Draws every matrix from N(0, scale²); biases are the cell's default."""
         probe = rnn.Network([self.cell(2)], symbols, symbols).parameters
         names = [
             key.split(".", 1)[1] for key, node in probe.items() if "layer0." in key and len(node.shape) == 2
@@ -100,8 +99,6 @@ class CharactersJob(Job):
 
 
 class _Clock(Listener):
-    """Callback that ends a run after the given seconds of core time."""
-
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 

@@ -41,8 +41,6 @@ def in_torch(kind: str, net: rnn.Network, x: Array, r: Array, threads: int) -> d
     module = rnn.inside.torch_module(net, threads=threads)
 
     class Loop(torch.nn.Module):
-        """The own cell of `benchmarks.standalone`, or an LSTMCell, stepped in Python."""
-
         def __init__(self) -> None:
             super().__init__()
             if kind == "LSTM":

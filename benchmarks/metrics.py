@@ -4,7 +4,7 @@
 
 A network of one layer over 65 symbols. For each metric, medians of turns relative to the gradient: *measured*, one
 function of the gradient and the entries of the metric; *step*, one of NaturalGradient that measures and factors the
-metric; *amortised*, the mean of 20 steps of which one measures. With --products, instead: number of products with the
+metric; *amortized*, the mean of 20 steps of which one measures. With --products, instead: number of products with the
 curvature in 25 steps of Hessian-free optimization on cyclic symbols (24 units, 30 steps, batch 64), for each metric as
 preconditioner.
 """
@@ -45,7 +45,7 @@ def calls_of(objective: rnn.Objective, metrics: dict[str, Metric]) -> dict[str, 
     calls: dict[str, Callable[[], Any]] = {"gradient": partial(objective.gradient, theta)}
     for name, metric in metrics.items():
         calls[f"{name} measured"] = partial(objective.metric, theta, metric)
-        for kind, every in (("step", 1), ("amortised", EVERY)):
+        for kind, every in (("step", 1), ("amortized", EVERY)):
             optimizer = rnn.NaturalGradient(metric, rate=1e-6, every=every)
             state = optimizer.init(theta, objective)
             calls[f"{name} {kind}"] = partial(_steps, optimizer, objective, theta.copy(), state, every)
@@ -120,7 +120,7 @@ def main() -> None:
         show_products(options.cell)
         return
     gc.disable()
-    print("| cell | gradient, ms | metric | measured | step | amortised |\n|---|---|---|---|---|---|")
+    print("| cell | gradient, ms | metric | measured | step | amortized |\n|---|---|---|---|---|---|")
     for cell in options.cell:
         objective = objective_of(cell, options.units, options.batch, options.time, options.threads)
         metrics = usable(objective)
@@ -128,8 +128,8 @@ def main() -> None:
         unit = found["gradient"]
         for name in metrics:
             ratios = [
-                found[f"{name} {kind}"] / unit / (EVERY if kind == "amortised" else 1)
-                for kind in ("measured", "step", "amortised")
+                found[f"{name} {kind}"] / unit / (EVERY if kind == "amortized" else 1)
+                for kind in ("measured", "step", "amortized")
             ]
             print(
                 f"| {cell} | {unit * 1e3:.2f} | {name} | {' | '.join(f'{r:.2f}' for r in ratios)} |",

@@ -32,7 +32,7 @@ WORK = ("product", f"{LARGEST} eigenvalues", "gradients of cases")
 def in_graphnet(net: rnn.Network, x: Array, t: Array) -> Calls:
     time_steps, batch = x.shape[:2]
     u = net.unroll(time_steps, batch, initial="zero")
-    # Without the bias of n inside the reset gate: torch has it in a parameter of which two thirds are another's.
+    # Without the bias of n inside the reset gate: in torch it is a third of a parameter of other gates.
     chosen = {name: p for name, p in net.parameters.items() if not name.endswith("b_hn")}
     H = gn.linear_operator("hessian", u.cost, chosen, {u.inputs: x, u.targets: t})
     v = np.ones(H.shape[1], H.dtype)

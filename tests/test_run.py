@@ -100,7 +100,7 @@ def test_obstacles_to_a_start_are_reported(
         assert not run.STAMP.exists()
         if name == "create":
             assert not run.VENV.exists()
-    with pytest.raises(SystemExit, match=r"no command 'trian'; there are demo, train, .*--help"):
+    with pytest.raises(SystemExit, match=r"no command 'trian'; the commands are demo, train, .*--help"):
         call("trian", "book.txt")
     monkeypatch.setattr(sys, "argv", ["run.py"])
     assert run.main() == 2
@@ -226,7 +226,7 @@ def test_two_at_once_make_one_environment(made: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     (interrupted, first), (waits, second) = (started(made, "python", "child.py") for _ in range(2))
     for said in (first, second):
-        assert said.readline() == f"run.py: another process makes {made / '.venv'}; waiting for it\n"
+        assert said.readline() == f"run.py: another process is setting up {made / '.venv'}; waiting for it\n"
     ends_quietly(interrupted)
     os.close(held)
     assert waits.communicate(timeout=300) == ("done\n", "")

@@ -45,7 +45,7 @@ def no_file_of(path: str | Path, what: str, errors: Any = Exception) -> Iterator
         raise
     except errors as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path} is no {what}: {reason[:200]}") from None
+        raise DataError(f"{path} is not a valid {what}: {reason[:200]}") from None
 
 
 # -- NumPy ---------------------------------------------------------------------------------------
@@ -54,24 +54,29 @@ def no_file_of(path: str | Path, what: str, errors: Any = Exception) -> Iterator
 def read_arrays(path: Path) -> dict[str, Array]:
     """Reads the arrays of an .npz file. Raises DataError, or NotEnoughMemoryError before memory is allocated."""
     content = io.BytesIO(read_bytes(path, DataError))
-    with no_file_of(path, "file of arrays, as np.savez writes it"), zipfile.ZipFile(content) as archive:
+    with no_file_of(path, "file of arrays (np.savez)"), zipfile.ZipFile(content) as archive:
         size = sum(info.file_size for info in archive.infolist())
         require_memory(size, f"reading the arrays of {path}", REMEDY)
         return {info.filename.removesuffix(".npy"): _member(archive, info) for info in archive.infolist()}
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """Reads one array; ValueError if the file is shorter than its header declares."""
     with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         head = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         if version not in head:
-            raise ValueError(f"{info.filename} is of version {version}")
+            raise ValueError(
+                f"{info.filename} has the .npy version {version}, which cannot be read; save it again with np.savez"
+            )
         shape, _, dtype = head[version](file)
         if dtype.hasobject or not dtype.itemsize:
-            raise ValueError(f"{info.filename} holds Python objects, or nothing; arrays must be of numbers")
+            raise ValueError(
+                f"{info.filename} must hold numbers; it holds Python objects or values of 0 bytes"
+            )
         if math.prod(shape) * dtype.itemsize > info.file_size:
-            raise ValueError(f"{info.filename} ends before its {math.prod(shape):,} numbers")
+            raise ValueError(
+                f"{info.filename} is shorter than the {math.prod(shape):,} numbers that its header declares"
+            )
     with archive.open(info) as file:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
@@ -110,9 +115,8 @@ def _heads(path: str | Path, content: bytes) -> list[tuple[str, tuple[int, ...],
 
 
 def _matlab(path: str | Path, function: str, *arguments: Any, **options: Any) -> Any:
-    """Calls a function of scipy.io on the file."""
     module = package_for(f"reading {path}", "scipy.io", "scipy")
-    with no_file_of(path, ".mat file of MATLAB 4 to 7.2"):
+    with no_file_of(path, "MATLAB file (.mat, versions 4 to 7.2)"):
         return getattr(module, function)(*arguments, **options)
 
 
@@ -138,7 +142,7 @@ def read_idx(path: str | Path) -> Array:
     packed = content[:2] == GZIP
     with (
         gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content) as file,
-        no_file_of(path, "whole file of gzip", (gzip.BadGzipFile, EOFError, zlib.error)),
+        no_file_of(path, "gzip file", (gzip.BadGzipFile, EOFError, zlib.error)),
     ):
         return _idx(path, file, DEFLATED * len(content))
 
@@ -148,23 +152,29 @@ def _idx(path: str | Path, file: Any, most: int) -> Array:
     head = file.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in IDX:
         raise DataError(
-            f"{path} is no file of the format idx: it begins with {head.hex(' ') or 'nothing'}, not with 00 00 and the "
-            f"kind of its numbers, {', '.join(f'{kind:02x}' for kind in IDX)}"
+            f"{path} is not an idx file: it begins with {head.hex(' ') or 'nothing'}, but must begin with 00 00 and "
+            f"the code of a number type, {', '.join(f'{kind:02x}' for kind in IDX)}"
         )
     axes, dtype = head[3], np.dtype(IDX[head[2]])
     sizes = file.read(4 * axes)
     shape = struct.unpack(f">{len(sizes) // 4}I", sizes[: len(sizes) // 4 * 4])
     if not 0 < axes <= AXES or len(shape) < axes or not all(shape):
         raise DataError(
-            f"{path}: its head must name 1 to {AXES} axes and their sizes, but names {axes}, of {list(shape[:AXES])}"
+            f"{path}: the header of an idx file must declare 1 to {AXES} axes, with sizes above 0; got {axes}, with "
+            f"the sizes {list(shape[:AXES])}"
         )
     size = math.prod(shape) * dtype.itemsize
     if size > most:
-        raise DataError(f"{path} cannot hold the {size:,} bytes that {list(shape)} numbers of {dtype} take")
+        raise DataError(
+            f"{path} is damaged: it is too short for the {size:,} bytes ({list(shape)} numbers of {dtype}) that its "
+            "header declares"
+        )
     require_memory(size, f"reading the {' x '.join(map(str, shape))} numbers of {path}", REMEDY)
     # Read one byte more, to detect a file that is too long.
     content = file.read(min(size + 1, sys.maxsize))
     if len(content) != size:
-        what = "goes on behind" if len(content) > size else f"has {len(content):,} bytes of"
-        raise DataError(f"{path} {what} the {size:,} bytes that {list(shape)} numbers of {dtype} take")
+        what = "is longer than" if len(content) > size else f"has only {len(content):,} bytes of"
+        raise DataError(
+            f"{path} {what} the {size:,} bytes ({list(shape)} numbers of {dtype}) that its header declares"
+        )
     return np.frombuffer(content, dtype).reshape(shape)

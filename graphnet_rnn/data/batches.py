@@ -55,7 +55,7 @@ class Batches:
         self.stride = time if stride is None else whole_number("stride", stride)
         if self.stride > time:
             raise UsageError(
-                f"stride must be at most time, {time}, not {stride}, or characters would be skipped"
+                f"stride must be at most time ({time}), so that no character is skipped; got {stride}"
             )
         self.batch = batch = whole_number("batch", batch)
         lane = (len(symbols) - 1) // batch if len(symbols) else 0
@@ -74,7 +74,7 @@ class Batches:
 
     def __getitem__(self, i: int) -> tuple[Array, Array]:
         if not 0 <= i < self._count:
-            raise IndexError(f"piece {i} of {self._count}")
+            raise IndexError(f"there is no segment {i}: there are {self._count}")
         at = self._positions + i * self.stride
         return self._symbols[at], self._symbols[at + 1]
 
@@ -92,7 +92,7 @@ def bucket_times(lengths: Array, most: int, batch: int = 1) -> list[int]:
     grain = -(-longest // DISTINCT)
     times, counts = np.unique(np.minimum(-(-lengths // grain) * grain, longest), return_counts=True)
     below = np.concatenate([[0], np.cumsum(counts)])
-    # least[j]: steps of the cases up to times[j], where times[j] is one of the lengths; came[k][j]: the one before it.
+    # least[j]: minimum steps for cases up to times[j], if times[j] is a length; came[k][j]: the length before it.
     least = times * _filled(below[1:], batch)
     came: list[Array] = []
     chosen, best = 1, float(least[-1])

@@ -46,7 +46,9 @@ def held(file: Path, encoding: str, remedy: str) -> list[str]:
     for piece in characters_of(file, encoding):
         pieces.append(piece)
         size, count = size + sys.getsizeof(piece), count + len(piece)
-        require_memory(size, f"the text {file} is too large: what comes after {count:,} characters", remedy)
+        require_memory(
+            size, f"the text {file} is too large: its first {count:,} characters and the rest", remedy
+        )
     return pieces
 
 
@@ -56,11 +58,15 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         "a".encode(encoding)  # raises for codecs that are not text encodings
         decoder = codecs.getincrementaldecoder(encoding)()
     except LookupError:
-        raise DataError(f"{encoding!r} is not an encoding that Python knows.") from None
+        raise DataError(
+            f"encoding must be one that Python has, e.g. 'utf-8' or 'latin-1', not {encoding!r}."
+        ) from None
     except UnicodeError as error:
         raise DataError(f"{file} is not {encoding} text: {error}.") from None
     except ValueError:
-        raise DataError(f"{shown(encoding)} is not the name of an encoding.") from None
+        raise DataError(
+            f"encoding must be the name of an encoding, e.g. 'utf-8', not {shown(encoding)}."
+        ) from None
     lines = io.IncrementalNewlineDecoder(decoder, translate=True)
     wide = encoding.lower().startswith(("utf-16", "utf-32"))
     # A byte order mark at the start of UTF-8 is not part of the text.
@@ -70,7 +76,7 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         while True:
             raw = stream.read(PIECE)
             if not raw and empty:
-                what = "a pipe that nothing was written to" if kind_of(file) == "a pipe" else "empty"
+                what = "an empty pipe" if kind_of(file) == "a pipe" else "empty"
                 raise DataError(f"{file} is {what}.")
             if b"\0" in raw and not wide:
                 raise DataError(

@@ -37,13 +37,16 @@ def read_images(path: str | Path, array: str | None = None, pixels: int | None =
     """
     pixels = None if pixels is None else whole_number("read_images: pixels", pixels)
     if array is not None and not (isinstance(array, str) and array):
-        raise UsageError(f"read_images: array must be the name of one, or None, not {shown(array)}")
+        raise UsageError(f"read_images: array must be the name of an array, or None, not {shown(array)}")
     path = named_file("read_images: path", path)
     found = _arrays(path, array)
     parts = [_as_rows(f"{path}: {name}" if name else str(path), each, pixels) for name, each in found.items()]
     widths = sorted({part.shape[1] for part in parts})
     if len(widths) > 1:
-        raise DataError(f"{path}: images of {', '.join(found)} have {widths} pixels; name arrays of one size")
+        raise DataError(
+            f"{path}: all images must have the same number of pixels; those of {', '.join(found)} have {widths}. "
+            "Choose arrays of one size"
+        )
     size = sum(part.size for part in parts) * 4
     require_memory(size, f"the images of {path}", REMEDY)
     return np.concatenate([_as_numbers(str(path), part) for part in parts])
@@ -60,7 +63,9 @@ def _arrays(path: Path, array: str | None) -> dict[str, Array]:
             arrays = read_matlab(path, names)
             return {name: arrays[name] for name in names}
     if array is not None:
-        raise UsageError(f"{path} is taken for a file of the format idx, whose one array has no name")
+        raise UsageError(
+            f"{path} is read as an idx file, which has a single array without a name; leave out array"
+        )
     return {"": read_idx(path)}
 
 
@@ -70,7 +75,9 @@ def _chosen(path: Path, names: list[str], array: str | None) -> list[str]:
         which = "no array" if array is None else f"no array {shown(array)}"
         some = f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
         what = "several arrays" if fitting else which
-        raise DataError(f"{path} has {what}; name one, or several by a *, of {some or 'none'}")
+        raise DataError(
+            f"{path} has {what}; name one, or several with a * (such as 'train*'), of {some or 'none'}"
+        )
     return fitting
 
 
@@ -82,7 +89,7 @@ def _as_rows(what: str, array: Array, pixels: int | None) -> Array:
     if array.ndim not in (2, 3):
         raise DataError(
             f"{what}: images must be (count, pixels) or (count, rows, columns), not {list(array.shape)}"
-            + ("; labels are in a file of their own" if array.ndim == 1 else "")
+            + ("; the labels of images are in a separate file" if array.ndim == 1 else "")
         )
     rows = array.reshape(len(array), -1)
     if pixels is None or rows.shape[1] == pixels:
@@ -99,5 +106,5 @@ def _as_numbers(what: str, rows: Array) -> Array:
         found = np.ascontiguousarray(rows, np.float32)
     if not np.isfinite(found).all():
         number = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
-        raise DataError(f"{what}: image {number} has pixels that are no finite numbers")
+        raise DataError(f"{what}: all pixels must be finite; image {number} has nan or infinity")
     return found

@@ -55,8 +55,11 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     notes, end = _notes(Path(path))
     frames = math.ceil(end * rate - HAIR)
     if not notes or frames < 1 or end > LONGEST:
-        raise DataError(f"{path} has no music: {len(notes)} notes in {end:.0f} seconds")
-    require_memory(4 * 88 * frames, f"{frames:,} frames of {path}", "ask for fewer frames a second")
+        raise DataError(
+            f"{path} must have notes, and last at least one frame and at most {LONGEST:,} seconds; got {len(notes)} "
+            f"notes in {end:.0f} seconds"
+        )
+    require_memory(4 * 88 * frames, f"{frames:,} frames of {path}", "use fewer frames per second")
     roll = np.zeros((frames, KEYS[1] - KEYS[0] + 1), np.float32)
     for note, begun, ended in notes:
         if KEYS[0] <= note <= KEYS[1]:
@@ -68,7 +71,7 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
 def _notes(path: Path) -> tuple[list[tuple[int, float, float]], float]:
     """Returns (key, start, end) of each note, and the end of the music, in seconds."""
     mido = package_for(f"reading {path}", "mido", "mido")
-    with no_file_of(path, "file of MIDI"):
+    with no_file_of(path, "MIDI file"):
         return _paired(mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError))), path)
 
 
@@ -103,14 +106,14 @@ def _paired(file: Any, path: Path) -> tuple[list[tuple[int, float, float]], floa
 
 
 def _tick(division: int, path: Path) -> tuple[float, bool]:
-    """Returns the seconds of a tick at the start, and True if tempo events change them (ticks of beats, not of SMPTE
-    frames).
-    """
+    """Returns the seconds of a tick at the start, and True if tempo events change them (unlike SMPTE frames)."""
     if division > 0:
         return TEMPO * 1e-6 / division, True
     frames, ticks = -(division >> 8), division & 0xFF
     if frames not in SMPTE or not ticks:
-        raise DataError(f"{path} has the time base {division}: parts neither of a beat nor of an SMPTE frame")
+        raise DataError(
+            f"{path} has the invalid time base {division}: a tick must be a fraction of a beat or of an SMPTE frame"
+        )
     return 1 / (SMPTE[frames] * ticks), False
 
 
@@ -134,7 +137,8 @@ def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -
     keys, beat = _checked_roll("write_midi: roll", roll), int(min(FINE * TICKS * 1e6 / rate, LONGEST_BEAT))
     if not 0.06 <= rate <= 1e6:
         raise UsageError(
-            f"write_midi: frames_per_second must be 0.06 ... 1,000,000, which MIDI can say, not {frames_per_second:g}"
+            "write_midi: frames_per_second must be 0.06 ... 1,000,000 (the range of MIDI), not "
+            f"{frames_per_second:g}"
         )
     mido = package_for("writing music", "mido", "mido")
     file, track = mido.MidiFile(ticks_per_beat=TICKS), mido.MidiTrack()
@@ -167,7 +171,9 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
     found = read_matlab(path, PARTS.values())
     missing = [name for name in PARTS.values() if not isinstance(found.get(name), np.ndarray)]
     if missing:
-        raise DataError(f"{path} has no {', '.join(missing)}, which a collection of piano rolls holds")
+        raise DataError(
+            f"{path} must hold the arrays of a collection of piano rolls; missing: {', '.join(missing)}"
+        )
     return {
         part: [
             _checked_roll(f"{path}: piece {i} of {name}", piece).astype(np.float32)
@@ -178,7 +184,6 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
 
 
 def _checked_roll(what: str, given: Any) -> Array:
-    """Returns the piano roll as int8; DataError if invalid."""
     require_unmasked(what, given)
     keys, roll = KEYS[1] - KEYS[0] + 1, np.asarray(given)
     if roll.dtype.kind not in "biuf" or roll.ndim != 2 or roll.shape[1] != keys or not len(roll):
@@ -186,7 +191,7 @@ def _checked_roll(what: str, given: Any) -> Array:
             f"{what} must be numbers (time, {keys}), a column for each key, not {roll.dtype} {list(roll.shape)}"
         )
     if not ((roll == 0) | (roll == 1)).all():
-        raise DataError(f"{what} must be of 0 and 1 alone, but goes from {roll.min():g} to {roll.max():g}")
+        raise DataError(f"{what} must contain only 0 and 1; got values from {roll.min():g} to {roll.max():g}")
     return roll.astype(np.int8)
 
 

@@ -59,7 +59,7 @@ class Scaling:
         """
         if not isinstance(data, Sequences):
             raise UsageError(
-                f"Scaling.of: an rnn.data.Sequences is needed, e.g. rnn.data.Sequences(x, t), not {shown(data)}"
+                f"Scaling.of: data must be an rnn.data.Sequences, e.g. rnn.data.Sequences(x, t), not {shown(data)}"
             )
         x, t = data.inputs, data.targets
         # Integer targets of whole cases may be labels.
@@ -87,20 +87,20 @@ def as_scaling(given: Any) -> Scaling | None:
 def _checked(name: str, given: Any) -> Pair:
     both = listed(name, given, "two lists")
     if len(both) != 2:
-        raise UsageError(f"{name} must be means and deviations, not {shown(given)}")
+        raise UsageError(f"{name} must be a pair (means, deviations), not {shown(given)}")
     means = tuple(number(f"{name}: a mean", each) for each in listed(name, both[0], "means"))
     deviations = tuple(
         amount(f"{name}: a deviation", each, above_zero=True) for each in listed(name, both[1], "deviations")
     )
     if len(means) != len(deviations):
-        raise UsageError(f"{name} has {len(means)} means, but {len(deviations)} deviations")
+        raise UsageError(
+            f"{name} must have as many deviations as means; got {len(means)} means and {len(deviations)} deviations"
+        )
     return means, deviations
 
 
 def _measured(values: Array, there: Array) -> Pair | None:
-    """Measures the columns of values (..., columns) where the mask is True, (...) or (..., columns); None if none is
-    scaled.
-    """
+    """Mean and deviation of each column where the mask is True; None if no column is scaled."""
     if values.dtype.kind not in "biuf":
         return None
     means, deviations = [], []

@@ -85,7 +85,7 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
 def _named(path: str | Path) -> tuple[Path, str]:
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
-        raise UsageError(f"{path}: sequences are in files of {', '.join(ENDINGS)}")
+        raise UsageError(f"{path}: a file of sequences must end in {', '.join(ENDINGS)}")
     return Path(path), ending
 
 
@@ -107,9 +107,10 @@ def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array |
 
 
 def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
-    """Returns the inputs, in the file's order of axes."""
     if choice.case is not None:
-        raise UsageError(f"{path}: a column of cases is of tables; arrays have an axis of cases")
+        raise UsageError(
+            f"{path}: a column of cases applies only to tables; the cases of arrays are on an axis"
+        )
     x = _array(path, arrays, choice.inputs, "x")
     if x.ndim not in (2, 3) or not x.size:
         raise DataError(
@@ -132,11 +133,12 @@ def _of_music(path: Path, choice: Choice) -> Sequences:
     """Returns the keys that sound in each tenth of a second (time, 1, 88) as inputs, those of the next as targets."""
     if choice.inputs or choice.targets or choice.case or choice.weights or choice.cases_first:
         raise UsageError(
-            f"{path}: of music, keys are read and the next ones predicted; there is nothing to choose"
+            f"{path}: the inputs of music are the keys of a frame, its targets those of the next frame; do not "
+            "choose columns or arrays"
         )
     roll = read_midi(path)
     if len(roll) < 2:
-        raise DataError(f"{path} has one frame of music; predicting the next frame needs at least two")
+        raise DataError(f"{path} must have at least two frames, to predict the next one; got one")
     return Sequences(roll[:-1, None], roll[1:, None])
 
 

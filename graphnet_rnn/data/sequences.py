@@ -66,20 +66,20 @@ class Sequences:
         x, t, w = self.inputs, self.targets, self.weights
         if x.ndim not in (2, 3) or not x.size:
             raise DataError(
-                "Sequences: inputs must be (time, cases, width), or symbols (time, cases), none of them 0, not "
-                f"{list(x.shape)}; see Sequences.of for lists"
+                "Sequences: inputs must be (time, cases, width), or symbols (time, cases), without an axis of size "
+                f"0, not {list(x.shape)}; see Sequences.of for lists"
             )
         time, cases = x.shape[:2]
         of_steps = t.ndim in (2, 3) and t.shape[:2] == (time, cases)
         of_cases = t.ndim in (1, 2) and len(t) == cases
         if not {True: of_steps, False: of_cases, None: of_steps or of_cases}[self.by_step]:
-            wanted = [f"({time}, {cases}, ...), of each step"] * (self.by_step is not False)
-            wanted += [f"({cases}, ...), of each case"] * (not self.by_step)
-            remedy = "; of arrays with cases first make Sequences.cases_first(...)" if len(t) == time else ""
+            wanted = [f"({time}, {cases}, ...) for each time step"] * (self.by_step is not False)
+            wanted += [f"({cases}, ...) for each case"] * (not self.by_step)
+            remedy = "; for arrays with cases first use Sequences.cases_first(...)" if len(t) == time else ""
             if self.by_step and of_cases:
-                remedy = '; one target of each case is for a network with pool="last", "mean" or "max"'
+                remedy = '; one target for each case needs a network with pool="last", "mean" or "max"'
             elif self.by_step is False and of_steps:
-                remedy = "; targets of each step are for a network without pool"
+                remedy = "; targets for each time step need a network without pool"
             raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{remedy}")
         if self.by_step is None:
             object.__setattr__(self, "by_step", of_steps)
@@ -137,11 +137,16 @@ class Sequences:
         x = _arrays("Sequences: inputs", inputs)
         t = _arrays("Sequences: targets", targets)
         if len(x) != len(t):
-            raise DataError(f"Sequences: there are {len(x)} cases with inputs and {len(t)} with targets")
+            raise DataError(
+                f"Sequences: inputs and targets must have as many cases; got {len(x)} cases with inputs and "
+                f"{len(t)} with targets"
+            )
         lengths = _lengths("Sequences", x)
         as_long = all(b.ndim and len(b) == n for b, n in zip(t, lengths, strict=True))
         if yes_no_or_none("Sequences: by_step", by_step) and not as_long:
-            raise DataError("Sequences: targets of steps must be as long as the inputs of their case")
+            raise DataError(
+                "Sequences: with by_step=True, the targets of a case must have as many time steps as its inputs"
+            )
         by_step = as_long if by_step is None else by_step
         if by_step:
             stacked = _filled("targets", t, axis=1)
@@ -156,7 +161,8 @@ class Sequences:
             if len(each) != len(x) or (whole and len({b.shape for b in each}) > 1):
                 found = f"{len(each)} of shapes {sorted({b.shape for b in each})[:4]}"
                 raise DataError(
-                    f"Sequences: weights must be one for each of the {len(x)} cases, or like targets, not {found}"
+                    f"Sequences: weights must be one number for each of the {len(x)} cases, or have the shapes of "
+                    f"targets, not {found}"
                 )
             w = np.stack(each) if whole else _filled("weights", each, axis=1)
         return cls(_filled("inputs", x, axis=1), stacked, lengths, w, by_step)
@@ -220,14 +226,18 @@ class Sequences:
         fold = whole_number("Sequences: fold", fold, least=0)
         gap = whole_number("Sequences: gap", gap, least=0)
         if not fold < folds <= len(self):
-            remedy = "; cut the one series into pieces" if len(self) == 1 else ""
-            raise UsageError(f"Sequences: {len(self)} cases have no fold {fold} of {folds}{remedy}")
+            remedy = "; cut the series into segments by pieces(time)" if len(self) == 1 else ""
+            raise UsageError(
+                f"Sequences: fold must be below folds, and folds at most the number of cases ({len(self)}); got "
+                f"fold {fold} of {folds}{remedy}"
+            )
         of = np.arange(len(self)) if self.series is None else np.unique(self.series, return_inverse=True)[1]
         count = int(of.max()) + 1
         if count >= folds:
             if gap:
                 raise UsageError(
-                    f"Sequences: a gap of {gap} is beside a block of time, not of {count} cases or series; leave it out"
+                    f"Sequences: gap applies to blocks of time; these folds are {count} independent cases or "
+                    f"series. Leave out gap (got {gap})"
                 )
             parts = np.array_split(np.random.default_rng(seed).permutation(count), folds)
             held = np.isin(of, parts[fold])
@@ -241,8 +251,8 @@ class Sequences:
             train += [*pieces[: max(0, begin - far)].tolist(), *pieces[end + far :].tolist()]
         if not (train and valid):
             raise UsageError(
-                f"Sequences: {folds} folds of {len(self):,} pieces of {self.time:,} steps with a gap of {gap:,} "
-                "leave none to train or to validate on"
+                f"Sequences: {folds} folds of {len(self):,} segments of {self.time:,} steps with a gap of {gap:,} "
+                "leave none for training or for validation; use a smaller gap or fewer folds"
             )
         return self.chosen(train), self.chosen(valid)
 
@@ -255,7 +265,9 @@ class Sequences:
         if self.lengths is None:
             time = min(time, self.time)
         if not self.by_step:
-            raise UsageError("Sequences: what has a target for a whole case cannot be cut into pieces")
+            raise UsageError(
+                "Sequences: cases with one target for the whole case cannot be cut into segments"
+            )
         own = steps_of(self)
         starts = [(n, start) for n, length in enumerate(own) for start in range(0, length, time)]
         cases = np.array([n for n, _ in starts])
@@ -306,7 +318,7 @@ def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
     if len(odd):
         n = int(odd[0])
         raise DataError(
-            f"{who}: the length of case {n} is {found[n]}; it must be in 1 ... {time}, the steps of inputs"
+            f"{who}: lengths must be in 1 ... {time} (the time steps of inputs); got {found[n]} for case {n}"
         )
     return found.astype(np.int64)
 
@@ -348,7 +360,9 @@ def with_missing(x: Any) -> Array:
     """
     array = _array("with_missing: x", x)
     if array.dtype.kind != "f" or not array.ndim:
-        raise DataError(f"with_missing: x must be floats (..., width), NaN for missing, not {array.dtype}")
+        raise DataError(
+            f"with_missing: x must be floats (..., width), with NaN for missing values, not {array.dtype}"
+        )
     there = ~np.isnan(array)
     return np.concatenate([np.where(there, array, 0), there.astype(array.dtype)], axis=-1)
 
@@ -371,7 +385,6 @@ def balanced_weights(labels: Any) -> Array:
 
 
 def _arrays(what: str, given: Any) -> list[Array]:
-    """Converts to one array for each case."""
     try:
         return [_array(f"{what} of case {i}", each) for i, each in enumerate(listed(what, given, "cases"))]
     except UsageError as error:
@@ -381,7 +394,7 @@ def _arrays(what: str, given: Any) -> list[Array]:
 def _lengths(who: str, cases: Sequence[Array]) -> Array:
     found = np.array([len(each) if each.ndim else 0 for each in cases])
     if not found.all() or not len(found):
-        which = f"case {int(found.argmin())} has no steps" if len(found) else "there are no cases"
+        which = f"case {int(found.argmin())} has no time steps" if len(found) else "there are no cases"
         raise DataError(f"{who}: {which}")
     return found
 
@@ -395,7 +408,10 @@ def _array(what: str, given: Any) -> Array:
     if found.dtype == object:
         remedy = "see Sequences.of for lists of cases"
         if isinstance(given, Mapping):
-            remedy = "of a mapping of classes give np.vectorize(mapping.get)(targets), or balanced_weights(targets)"
+            remedy = (
+                "for a mapping from classes to weights use np.vectorize(mapping.get)(targets), or "
+                "balanced_weights(targets)"
+            )
         raise DataError(f"{what} must be an array of numbers, not {shown(given)}; {remedy}")
     return found
 
@@ -405,8 +421,8 @@ def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -
     for i, each in enumerate(cases):
         if each.ndim < 1 or each.shape[1:] != cases[0].shape[1:]:
             raise DataError(
-                f"Sequences: {name} of case {i} are {list(each.shape)}, those of case 0 {list(cases[0].shape)}; all "
-                "but the number of steps must be the same"
+                f"Sequences: all cases must have the same shape except for the number of steps; {name} of case {i} "
+                f"have the shape {list(each.shape)}, of case 0 {list(cases[0].shape)}"
             )
     longest = max(len(each) for each in cases)
     dtypes = [each.dtype for each in cases if each.size] or [np.int64]  # that of an empty list is float64

@@ -57,7 +57,7 @@ def _room(size: int) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"a text of more than {size:,} bytes needs a file in {tempfile.gettempdir()}, which cannot be written: "
-            f"{error.strerror or error}. Name a folder with room: TMPDIR=FOLDER."
+            f"{error.strerror or error}. Choose a folder with enough free space: TMPDIR=FOLDER."
         ) from None
 
 
@@ -70,9 +70,9 @@ def symbol_row(what: str, symbols: Any, count: int | None = None) -> Array:
         row = np.array(None)
     if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
         found = f"{shown(symbols)} ({row.dtype} of shape {list(row.shape)})"
-        raise DataError(f"{what} must be a row of symbols, whole numbers, not {found}")
+        raise DataError(f"{what} must be one-dimensional, of whole numbers (symbols), not {found}")
     if row.size and (row.min() < 0 or (count is not None and row.max() >= count)):
         wrong = int(row.min() if row.min() < 0 else row.max())
         last = "" if count is None else f" ... {count - 1}"
-        raise DataError(f"{what}: the symbol {wrong} is out of range: symbols are 0{last or ' and more'}.")
+        raise DataError(f"{what}: symbols must be 0{last or ' or more'}; got {wrong}.")
     return row

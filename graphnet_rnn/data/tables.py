@@ -111,7 +111,6 @@ def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequ
 
 
 def _require_one_role(path: Path, choice: Choice) -> None:
-    """Raises UsageError for a column with two roles: input, target, weight, case."""
     roles: dict[str, str] = {}
     for role, names in (
         ("among the inputs", choice.inputs),
@@ -122,7 +121,7 @@ def _require_one_role(path: Path, choice: Choice) -> None:
         for name in filter(None, names):
             if name in roles:
                 raise UsageError(
-                    f"{path}: {shown(name)} is {roles[name]} and {role}; a column is one of them"
+                    f"{path}: {shown(name)} is {roles[name]} and {role}; a column can have only one role"
                 )
             roles[name] = role
 
@@ -134,7 +133,9 @@ def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
         return w[0]
     if choice.whole:
         n = int(differ.argmax()) + 1
-        raise DataError(f"{path}: the rows of case {n} have several weights, and one target for all of them")
+        raise DataError(
+            f"{path}: the rows of case {n} have different weights; with one target for each case, they must be equal"
+        )
     return w
 
 
@@ -166,7 +167,7 @@ def _stacked(
 ) -> Array:
     """Returns (rows, columns). missing: (rows,), 0 where a value may be missing."""
     if not names:
-        raise DataError(f"{path} has no column that is read; it has {_listed(columns)}")
+        raise DataError(f"{path}: no column is left for the inputs; the columns are {_listed(columns)}")
     for name in names:
         _require_column(path, columns, name)
     return np.stack([_numbers(path, name, columns[name], missing) for name in names], axis=-1)
@@ -185,7 +186,8 @@ def index_of_rows(
     """
     if choice.cases_first or choice.lengths is not None:
         raise UsageError(
-            f"{path}: rows are steps; an axis of cases, or an array of lengths is a matter of arrays"
+            f"{path}: cases_first and lengths apply only to arrays; each row of a table is a time step. Leave them "
+            "out"
         )
     if choice.case is not None:
         _require_column(path, columns, choice.case)
@@ -215,7 +217,7 @@ def _rows_of_cases(
     if choice.pieces is None:
         return groups, None
     if choice.whole:
-        raise UsageError(f"{path}: what has a target for a whole case cannot be cut into pieces")
+        raise UsageError(f"{path}: cases with one target for the whole case cannot be cut into segments")
     time = choice.pieces
     counts = [-(-len(rows) // time) for rows in groups]  # the last piece of a case may be shorter
     pieces = [
@@ -225,17 +227,17 @@ def _rows_of_cases(
 
 
 def _require_cases(path: Path, name: str | None, column: Array) -> None:
-    """Raises DataError with the first row that has no case."""
     tests: dict[str, Callable[[Array], Array]] = {"f": np.isnan, "m": np.isnat, "M": np.isnat}
     without = np.vectorize(lambda value: str(value).strip().lower() in ("", "nan", "none"), otypes=[bool])
     absent = np.flatnonzero(tests.get(column.dtype.kind, without)(column))
     if len(absent):
         where = f"row {int(absent[0]) + 1} has no value in the column {shown(name)}"
-        raise DataError(f"{path}: {where}, the case of each row; fill it in, or delete the row")
+        raise DataError(
+            f"{path}: {where}, which must name the case of each row; fill it in, or delete the row"
+        )
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
-    """Converts a column to floats; DataError with the first row that is neither finite nor missing."""
     if column.dtype.kind in "mM":
         raise DataError(
             f"{path}: the column {shown(name)} holds times; name the columns to read, or convert it to numbers, e.g. "
@@ -264,13 +266,12 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
 
 
 def _require_resolution(path: Path, name: str, column: Array) -> None:
-    """Raises DataError if float32 cannot resolve the differences of the values."""
     with np.errstate(over="ignore", invalid="ignore"):
         step, deviation = float(np.spacing(np.float32(np.abs(column).max()))), float(column.std())
     if 0 < deviation < 4 * step < math.inf:
         raise DataError(
             f"{path}: float32 rounds the values of the column {shown(name)}, from {column.min():.16g} to "
-            f"{column.max():.16g}, to multiples of {step:g}; subtract the first of them, or leave the column out"
+            f"{column.max():.16g}, to multiples of {step:g}; subtract the first value, or leave the column out"
         )
 
 
@@ -287,7 +288,7 @@ def _listed(names: Any) -> str:
 
 def _rows_of_csv(path: Path) -> Iterator[list[str]]:
     """Yields the header and the rows; with semicolons as separators, 1,5 is a decimal number."""
-    line = 0  # the last one of the last row
+    line = 0  # last line of the last row
     try:
         text = read_bytes(path, DataError).decode("utf-8-sig")
         file = io.StringIO(text, newline="")
@@ -302,7 +303,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
         if len(set(head)) < len(head):
             raise DataError(f"{path}: two columns have the same name")
         yield head
-        empty = 0  # which line
+        empty = 0  # number of the first empty line
         line = reader.line_num
         for row in reader:
             line = reader.line_num
@@ -316,7 +317,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                 )
             yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no table in UTF-8: {error}") from None
+        raise DataError(f"{path} is not a table in UTF-8: {error}") from None
     except csv.Error as error:
         raise DataError(
             f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator or a quote in it is "
@@ -325,7 +326,6 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
 
 
 def _separator(text: str) -> str:
-    """Returns the separator of the header: a comma, else a semicolon or a tab."""
     head = text.lstrip("\r\n").partition("\n")[0]
     return next((mark for mark in ",;\t" if mark in head), ",")
 
@@ -349,7 +349,7 @@ def _csv(path: Path) -> dict[str, Array]:
     with _long_fields():
         head, *rows = _rows_of_csv(path)
     if not rows:
-        raise DataError(f"{path} must have a row of names, and rows of numbers")
+        raise DataError(f"{path} must have a row of column names, then rows of numbers")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(head):
             raise DataError(f"{path}: row {number} has {len(row)} values for {len(head)} columns")
@@ -360,7 +360,7 @@ def _csv(path: Path) -> dict[str, Array]:
 
 def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
     parquet = package_for(f"reading {path}", "pyarrow.parquet", "pyarrow")
-    with no_file_of(path, "table of Parquet"):
+    with no_file_of(path, "Parquet table"):
         return read(parquet, io.BytesIO(read_bytes(path, DataError)))
 
 

@@ -57,15 +57,17 @@ class Vocabulary:
     def __post_init__(self) -> None:
         if not isinstance(self.characters, str):
             found = shown(self.characters)
-            raise DataError(f"a vocabulary holds characters, a str, not {found}; see Vocabulary.of(text).")
+            raise DataError(f"Vocabulary: characters must be a str, not {found}; see Vocabulary.of(text).")
         halves = [c for c in self.characters if "\ud800" <= c <= "\udfff"]
         if halves:
             raise DataError(
-                f"a vocabulary holds characters, but {halves[0]!r} is half of a surrogate pair; read the text in its "
-                "encoding."
+                f"Vocabulary: characters must not contain half of a surrogate pair, {halves[0]!r}; read the text in "
+                "its encoding."
             )
         if list(self.characters) != sorted(set(self.characters)) or not self.characters:
-            raise DataError("a vocabulary holds each character once, sorted, and at least one.")
+            raise DataError(
+                "Vocabulary: characters must be sorted and different, at least one; use Vocabulary.of(text)."
+            )
 
     def __len__(self) -> int:
         return len(self.characters)
@@ -92,7 +94,7 @@ class Vocabulary:
         if unknown is not None and (
             not isinstance(unknown, str) or len(unknown) != 1 or unknown not in self.characters
         ):
-            raise DataError(f"unknown={unknown!r:.40} must itself be one character that the model knows.")
+            raise DataError(f"unknown must be one character of the vocabulary, not {unknown!r:.40}.")
         known = _code_points(self.characters)
         symbol_of = np.full(UNICODE, -1, np.int32)
         symbol_of[known] = np.arange(len(known))
@@ -111,8 +113,8 @@ class Vocabulary:
             listed = [repr(chr(point)) for point in sorted(unseen)[:8]]
             some = f"{' '.join(listed)}{' ...' if len(unseen) > 8 else ''}"
             raise _UnseenError(
-                f"the text holds {len(unseen)} character(s) that the model has not seen in training: {some}. Remove "
-                "them, or name a known character to read in their place (--unknown '?')."
+                f"the text has {len(unseen)} character(s) that are not in the vocabulary of the model: {some}. "
+                "Remove them, or choose a known character that replaces them (--unknown '?')."
             )
 
     def decode(self, symbols: Iterable[int]) -> str:
@@ -185,7 +187,9 @@ class Corpus:
         """
         shares = _shares(valid, test)
         if vocabulary is None and unknown is not None:
-            raise DataError("Corpus.split: unknown is for characters that vocabulary lacks; give that.")
+            raise DataError(
+                "Corpus.split: unknown replaces characters that are not in vocabulary; also give vocabulary."
+            )
         return cls._split(_Text.of("the text", text), *shares, vocabulary, unknown)
 
     def fold(self, number: int, folds: int, gap: int = 0) -> Corpus:
@@ -205,7 +209,10 @@ class Corpus:
         train = np.concatenate([row[: max(0, begin - gap)], row[end + gap :]])
         if not len(train) or begin == end:
             cut = f"{folds} folds of {len(row):,} characters with a gap of {gap:,}"
-            raise DataError(f"Corpus.fold: {cut} leave none to train or to validate on")
+            raise DataError(
+                f"Corpus.fold: {cut} leave no characters for training or for validation; use a smaller gap or fewer "
+                "folds"
+            )
         return Corpus(train, row[begin:end], self.test, self.vocabulary)
 
     @classmethod
@@ -252,7 +259,9 @@ class Corpus:
         if is_number(valid):
             shares = _shares(valid, 0.1 if test is None else test)
             if unknown is not None and vocabulary is None:
-                raise DataError("Corpus.read: unknown is for files to validate and to test on; give valid.")
+                raise DataError(
+                    "Corpus.read: unknown replaces characters of the validation and test files; also give valid."
+                )
             return cls._split(text, *shares, vocabulary, unknown)
         valid_text = _Text.read(named_file("Corpus.read: valid", valid), encoding)
         test_text = _Text(lambda: iter(()))
@@ -291,11 +300,11 @@ class _Text:
 
     @classmethod
     def of(cls, what: str, text: str) -> _Text:
-        """Wraps a str; DataError if it is no str, empty, or the name of a file."""
         is_path = isinstance(text, Path) or (isinstance(text, str) and text.isprintable() and _is_file(text))
         if is_path:
             raise DataError(
-                f"{what} is {str(text)!r}, a file's name; give rnn.data.read_text({str(text)!r}), or use Corpus.read."
+                f"{what} must be a text, but {str(text)!r} is the name of a file; use Corpus.read, or "
+                f"rnn.data.read_text({str(text)!r})."
             )
         _require_text(what, text)
         if not text:
@@ -308,7 +317,9 @@ class _Text:
             return cls(lambda: characters_of(file, encoding))
         # A pipe can be read only once.
         pieces = held(
-            file, encoding, "write it to a file, of which little is in memory at a time, and name that"
+            file,
+            encoding,
+            "write it to a file, of which only a part is in memory at a time, and give that file",
         )
         return cls(lambda: iter(pieces))
 
@@ -322,10 +333,7 @@ class _Text:
         return stored(vocabulary.encoded(self.pieces(), unknown), dtype_of(len(vocabulary)))
 
     def read_by(self, vocabulary: Vocabulary | None, unknown: str | None) -> tuple[Vocabulary, Array]:
-        """Returns the vocabulary (by default its own) and the symbols.
-
-        Raises DataError for characters that the vocabulary lacks, and if the text has changed since it was first read.
-        """
+        """Returns the vocabulary (by default its own) and the symbols; DataError if the text has changed."""
         if vocabulary is not None:
             return vocabulary, self.symbols(vocabulary, unknown)
         vocabulary = self.vocabulary()
@@ -341,14 +349,15 @@ def _shares(valid: Any, test: Any) -> tuple[float, float]:
     if is_number(valid) and is_number(test) and valid >= 0 and test >= 0 and valid + test < 1:
         return valid, test
     raise DataError(
-        f"the shares of validation ({shown(valid)}) and test ({shown(test)}) must be >= 0 and sum to less than 1."
+        f"valid and test must be fractions of the text, >= 0, with a sum below 1; got {shown(valid)} and "
+        f"{shown(test)}."
     )
 
 
 def _is_file(name: str) -> bool:
     try:
         return Path(name).is_file()
-    except (OSError, ValueError):  # longer than a name can be, or with a NUL in it
+    except (OSError, ValueError):  # too long for a file name, or with a NUL
         return False
 
 

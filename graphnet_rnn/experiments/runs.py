@@ -115,7 +115,7 @@ def complete(
             lacking = [name for name in names if name not in row]
             if lacking:
                 raise SystemExit(
-                    f"{path}: row {number} has no {lacking[0]!r}; it is of another benchmark: name another file"
+                    f"{path}: row {number} has no {lacking[0]!r}; it belongs to another benchmark. Name another file"
                 )
         return {tuple(row[name] for name in names): row for row in there if counts(row)}
 

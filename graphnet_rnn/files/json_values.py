@@ -43,7 +43,7 @@ def to_json(value: Any) -> Any:
         return {"numpy": value.dtype.name, "value": to_json(value.item())}
     if callable(getattr(value, "description", None)) and not isinstance(value, type):
         return value.description()
-    raise TypeError(f"JSON cannot restore a {type(value).__name__}")
+    raise TypeError(f"JSON cannot store a {type(value).__name__}")
 
 
 def from_json(value: Any, described: Callable[[Mapping[str, Any]], Any]) -> Any:
@@ -61,7 +61,7 @@ def from_json(value: Any, described: Callable[[Mapping[str, Any]], Any]) -> Any:
             try:
                 return {made(key): made(each) for key, each in items}
             except TypeError:
-                raise ValueError("a dict in it has a key that cannot be one") from None
+                raise ValueError("a dict in it has a key that is not hashable") from None
         case {"float": str(text), **rest} if not rest and text in NOT_FINITE:
             return float(text)
         case {"numpy": str(name), "value": plain, **rest} if not rest and name in SCALARS:
@@ -81,5 +81,5 @@ def _scalar(name: str, plain: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         found = None
     if not isinstance(plain, (bool, int, float)) or found is None or repr(found.item()) != repr(plain):
-        raise ValueError(f"{plain!r:.40} is no {name}")
+        raise ValueError(f"{plain!r:.40} is not a {name}")
     return found

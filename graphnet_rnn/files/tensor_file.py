@@ -22,7 +22,7 @@ from graphnet_rnn.files.whole import reading
 __all__ = ["TensorFile", "read_tensor_file", "tensor_bytes"]
 
 KEPT_APART = "__metadata__"
-#: Names, shapes and a description take far less; a header in memory takes some twenty times its length.
+#: Maximum bytes of a header, which takes about twenty times as much in memory; typical headers are far smaller.
 LONGEST_HEADER = 1 << 24
 
 
@@ -41,7 +41,8 @@ def tensor_bytes(tensors: Mapping[str, Array], texts: Mapping[str, str]) -> byte
     content = bytes(save(dict(tensors), dict(texts)))
     if int.from_bytes(content[:8], "little") > LONGEST_HEADER:
         raise UsageError(
-            f"names, description and notes of a file must be shorter than {LONGEST_HEADER:,} bytes"
+            f"names, description and notes of a file must together be shorter than {LONGEST_HEADER:,} bytes; "
+            "shorten the notes"
         )
     return content
 
@@ -56,7 +57,7 @@ def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or
         with reading(file, ModelFileError):
             status = os.stat(file)
             kind = kind_of(file)
-            if kind not in ("", "a folder"):  # to open a pipe would wait
+            if kind not in ("", "a folder"):  # opening a pipe would block
                 raise ModelFileError(f"{file} is {kind}; name a file.")
             with open(file, "rb") as stream:
                 head = _header(stream, status.st_size)
@@ -74,7 +75,6 @@ class _Damaged(Exception):
 
 
 def _header(stream: BinaryIO, size: int) -> bytes | None:
-    """Returns the header's bytes; None if there is none."""
     length = int.from_bytes(stream.read(8), "little")
     if size < 9 or stream.read(1) != b"{" or LONGEST_HEADER < length <= size - 8:
         return None
@@ -84,7 +84,6 @@ def _header(stream: BinaryIO, size: int) -> bytes | None:
 
 
 def _texts(head: bytes, size: int) -> dict[str, str]:
-    """Returns the texts of a header, after checking that the tensors end with the file."""
     try:
         entries = read_json(head)
         texts = entries.pop(KEPT_APART, {})

@@ -93,7 +93,7 @@ def locked(path: str | Path, busy: str, patience: float = 0.0) -> Iterator[Calla
                     time.sleep(PAUSE)
 
         def hold() -> None:
-            with refused("was removed meanwhile, or the lock in it, and cannot be locked again"):
+            with refused("or its lock was removed by another program, and it cannot be locked again"):
                 lock.hold()
 
         yield hold
@@ -101,13 +101,12 @@ def locked(path: str | Path, busy: str, patience: float = 0.0) -> Iterator[Calla
 
 @contextlib.contextmanager
 def _writing(path: str | Path) -> Iterator[None]:
-    """Context that converts OSError to SaveError."""
     try:
         yield
     except OSError as error:
         raise SaveError(
-            f"{path} could not be written: {_why(error)}. What was saved before is untouched; see that there is "
-            "room, and that it may be written to."
+            f"{path} could not be written: {_why(error)}. Files that were saved before are unchanged; check the "
+            "free space and the permissions."
         ) from None
 
 

@@ -46,7 +46,7 @@ def export_c(
     if not os.fspath(path).endswith(".c"):
         if os.path.isfile(path):
             raise UsageError(
-                f"{os.fspath(path)} is a file, and no folder; name another, or a file that ends in .c"
+                f"{os.fspath(path)} is a file, not a folder; name a folder, or a file that ends in .c"
             )
         Path(path).mkdir(parents=True, exist_ok=True)
         path = f"{os.fspath(path)}/"

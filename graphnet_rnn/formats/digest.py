@@ -26,7 +26,7 @@ CYCLE = 997
 #: Tolerance: rounding in float32 changes outputs by 1e-6, a changed equation by far more.
 TOLERANCE = 1e-3
 
-#: A training run writes the same one into every file.
+#: Cache, since a training run writes the same digest into every file.
 _known: WeakKeyDictionary[Model, list[float]] = WeakKeyDictionary()
 
 
@@ -38,7 +38,7 @@ def equation_digest(model: Model) -> list[float]:
     """
     found = _known.get(model)
     if found is None:
-        # Tables of probabilities mean nothing below 0.
+        # Tables of probabilities must not be negative.
         found = _known[model] = (
             _kept(_of_network(model))
             if isinstance(model, Network)
@@ -69,7 +69,6 @@ def _of_graph(model: Model, numbers: Callable[[Node], Array]) -> list[Array]:
 
 
 def _integers(node: Node) -> Array:
-    """Returns valid indices."""
     return np.full(node.shape, ENDS in node.scope, node.dtype)
 
 

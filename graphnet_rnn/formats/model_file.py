@@ -46,9 +46,9 @@ __all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
 #: Raised whenever an older reader would misread a file.
 FORMAT = 1
 KEY = "graphnet"
-#: What the names of tensors begin with that are no weights, but of a training state.
+#: Prefix of tensors that belong to a training state.
 STATE = "state."
-#: The models that files know by name, besides those that are installed; others are given to `load`.
+#: Models that are found by name, in addition to installed ones; pass other classes to `load`.
 MODELS: dict[str, type[Model]] = {
     kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, RecurrentNADE)
 }
@@ -64,8 +64,8 @@ class ModelFile:
 
     def to_bytes(self) -> bytes:
         """The file's content; UsageError for a description that is too long."""
-        # safetensors writes the memory of a strided array as it lies, which scrambles it. (Not with
-        # np.ascontiguousarray, which turns a scalar into a vector.)
+        # safetensors writes the memory of a strided array unchanged, which scrambles it. np.ascontiguousarray would
+        # turn a scalar into a vector.
         tensors = {name: np.asarray(array, order="C") for name, array in self.tensors.items()}
         text = json.dumps({**self.description, "sha256": self.digest()}, sort_keys=True)
         return tensor_bytes(tensors, {KEY: text})
@@ -95,14 +95,14 @@ def read_model_file(path: str | Path) -> ModelFile:
         raise ModelFileError(f"{path} is not a graphnet model.")
     version = description.get("format")
     if type(version) is not int or version < 1:
-        raise ModelFileError(f"{path} is damaged: it does not say its format.")
+        raise ModelFileError(f"{path} is damaged: its format version is missing or invalid.")
     if version > FORMAT:
         raise ModelFileError(
             f"{path} is of format {shown(version)}, newer than this program reads ({FORMAT}); update graphnet."
         )
     result = ModelFile(read.tensors, {key: value for key, value in description.items() if key != "sha256"})
     if result.digest() != description.get("sha256"):
-        raise ModelFileError(f"{path} is damaged: its content does not fit its checksum.")
+        raise ModelFileError(f"{path} is damaged: its content does not match its checksum.")
     return result
 
 
@@ -176,7 +176,7 @@ def checked_notes(who: str, notes: Any) -> dict[str, Any]:
             found = dict(notes or {})
             json.dumps(found)
             return found
-    raise UsageError(f"{who}: notes must be a dict of what JSON holds, not {shown(notes)}")
+    raise UsageError(f"{who}: notes must be a dict of values that JSON can store, not {shown(notes)}")
 
 
 def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:
@@ -214,7 +214,7 @@ def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[C
     described = file.description.get("model")
     name = described.get("model") if isinstance(described, dict) else None
     if name != "Network":
-        held = "no network" if name is None else f"a model {in_brief(name)}, no network"
+        held = "no network" if name is None else f"a model {in_brief(name)}, not a network"
         raise ModelFileError(f"{path} holds {held}.")
     network = model_of(file, path, classes)
     assert isinstance(network, Network)
@@ -247,16 +247,16 @@ def model_of(
     except (GraphnetError, TypeError, ValueError, RecursionError, MemoryError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
         raise ModelFileError(
-            f"{path}: the model that it describes cannot be made: {in_brief(what.rstrip('.'), 500)}; the file is "
-            "damaged, or a class has changed since."
+            f"{path}: the model in this file cannot be created: {in_brief(what.rstrip('.'), 500)}; the file is "
+            "damaged, or a class has changed."
         ) from error
     if not same:
         kinds = model.layers if isinstance(model, Network) else [model]
         listed = ", ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
         warnings.warn(
-            f"{path}: with the same weights this model computes something else than the one that was saved, so the "
-            f"equations of {listed} have changed since, or a constant in them. Load it with the class as it was, or "
-            "train it anew.",
+            f"{path}: with the same weights, this model computes other values than the saved one: the equations of "
+            f"{listed}, or constants in them, have changed. Load it with the old version of the class, or train it "
+            "again.",
             stacklevel=3,
         )
     return model
@@ -274,11 +274,11 @@ class _Reader:
         """Creates the model with these weights; a model among its settings uses the weights with its prefix."""
         name = described.get("model") if isinstance(described, dict) else None
         if not isinstance(name, str):
-            raise ValueError("it names no model")
+            raise ValueError("the name of its model is missing")
         kind = self.models.get(name) or installed("models", name)
         if kind is None:
             raise ModelFileError(
-                f"{self.path} holds a model {in_brief(name)}, which graphnet does not have; give its class: "
+                f"{self.path} holds a model {in_brief(name)}, which is not part of graphnet; give its class: "
                 f"rnn.load(path, [{in_brief(name)}])."
             )
         known = inspect.signature(kind).parameters
@@ -296,15 +296,14 @@ class _Reader:
         except (GraphnetError, ValueError, RecursionError):
             raise
         except Exception as error:  # a user's class may raise anything
-            raise ValueError(f"its settings do not fit ({error})") from None
+            raise ValueError(f"its settings are invalid ({error})") from None
         for differing in _differing(name, described, made.description()):
-            raise ValueError(f"{differing} is not what it could be")
+            raise ValueError(f"{differing} has an invalid value")
         if sorted(made.parameters | made.fixed) != sorted(weights):
-            raise ValueError("its weights have other names")
+            raise ValueError("the names of its weights differ from those of the class")
         return made
 
     def setting(self, name: str, stored: Any, weights: Mapping[str, Array]) -> Any:
-        """Restores a setting: models with weights of their own, or a value of json_values."""
         match stored:
             case {"model": _}:
                 return self.part(name, stored, weights)
@@ -315,7 +314,6 @@ class _Reader:
         return self.value(stored, weights)
 
     def part(self, name: str, described: Any, weights: Mapping[str, Array]) -> Model:
-        """Creates a model within another; errors name it."""
         try:
             return self.model(described, _within(name, weights))
         except ModelFileError:
@@ -324,21 +322,18 @@ class _Reader:
             raise ValueError(f"{in_brief(name)}: {error}") from error
 
     def value(self, stored: Any, weights: Mapping[str, Array]) -> Any:
-        """Restores a value of json_values; cells among it use some of the weights."""
-
         def cell(described: Mapping[str, Any]) -> Cell:
             return self.cell(described, weights)
 
         return from_json(stored, cell)
 
     def cell(self, described: Mapping[str, Any], weights: Mapping[str, Array]) -> Cell:
-        """The cell that `Cell.description` described."""
         name = described.get("cell")
         if not isinstance(name, str):
-            raise ValueError(f"a setting is {described!r:.60}")
+            raise ValueError(f"a cell in it has no name: {described!r:.60}")
         if name not in self.cells:
             raise ModelFileError(
-                f"{self.path} uses the cell {in_brief(name)}, which graphnet does not have; give its class: "
+                f"{self.path} uses the cell {in_brief(name)}, which is not part of graphnet; give its class: "
                 f"rnn.load(path, [{in_brief(name)}]), or --cell my_cells.py:{in_brief(name)}."
             )
         arguments = {key: self.value(value, weights) for key, value in described.items() if key != "cell"}
@@ -346,16 +341,16 @@ class _Reader:
             self.require_weights(self.cells[name], arguments, weights)
             made = self.cells[name](**arguments)
             for setting, value in made.settings().items():
-                # A few of those within each other would be more than a machine holds.
+                # A few nested default cells could exceed the memory.
                 if setting not in arguments and any(classes_of([value])):
-                    raise ValueError(f"it does not say which cell is the {setting}")
+                    raise ValueError(f"the cell for its setting {setting} is missing")
             return made
         except GraphnetError:
             raise
         except Exception as error:  # a user's class may raise anything
             raise ModelFileError(
-                f"{self.path}: the cell {name} cannot be made again with {arguments!r:.120} ({in_brief(error, 200)}); "
-                "it may have changed since."
+                f"{self.path}: the cell {name} cannot be created with {arguments!r:.120} ({in_brief(error, 200)}); "
+                "its class may have changed."
             ) from error
 
     def require_weights(

@@ -83,8 +83,6 @@ def export_onnx(
 
 
 class _File:
-    """One network in one file."""
-
     def __init__(
         self, network: Network, number: np.dtype[Any], sizes: Sequence[int | str], ragged: bool
     ) -> None:
@@ -93,7 +91,6 @@ class _File:
         self.writer = Writer(number)
 
     def add(self, initial: str) -> None:
-        """Adds inputs, layers and outputs."""
         network, writer = self.network, self.writer
         reserved = ["logits" if network.outputs else "hidden"]
         states = [
@@ -155,7 +152,7 @@ class _File:
         if inside:
             has = writer.node("Squeeze", [inside, writer.constant(np.array([2]))])
             x = writer.node("Where", [has, x, writer.constant(np.array(0))])
-        # OneHot makes zeros of a symbol that is too large; looking it up among all symbols is an error.
+        # OneHot returns zeros for a symbol out of range; Gather raises an error.
         known = writer.node("Gather", [writer.constant(np.arange(width)), x])
         depth, values = writer.constant(np.array(width)), writer.constant(np.array([0.0, 1.0]))
         return writer.node("OneHot", [known, depth, values], axis=-1)
@@ -180,7 +177,6 @@ class _File:
     # -- what is given -------------------------------------------------------------------------
 
     def output(self, hidden: list[str], lengths: str, inside: str) -> tuple[str, list[int | str]]:
-        """Returns the logits, or the output of the last layer, with its shape."""
         network, writer = self.network, self.writer
         zero = writer.constant(np.zeros((), network.dtype))
         if network.pool is not None and network.outputs:
@@ -218,7 +214,6 @@ class _File:
         return writer.node("Add", [m, writer.node("Mul", [s, values])])
 
     def pooled(self, cell: Cell, h: str, lengths: str, inside: str) -> str:
-        """Pools the outputs of a layer over time, (batch, width): see network.pooling."""
         writer, pool, dtype = self.writer, self.network.pool, self.network.dtype
         zero, axis = writer.constant(np.zeros((), dtype)), writer.constant(np.array([0]))
         if pool == "last":
@@ -235,7 +230,6 @@ class _File:
         return writer.node("Div", [total, writer.cast(column, writer.dtype(dtype))])
 
     def whole(self, cell: Cell, h: str, lengths: str) -> str:
-        """Returns the output that has read the whole sequence."""
         writer = self.writer
         first = writer.node("Gather", [h, writer.constant(np.array(0))], axis=0)
         if lengths:

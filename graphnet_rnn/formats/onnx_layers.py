@@ -50,8 +50,9 @@ class Layers:
             return self._changed(name, cell, x, before, reverse)
         if own is not Cell.sequence:
             raise UsageError(
-                f"export_onnx: {shown(cell, MANY)} has a `sequence` of its own, so a file cannot repeat one step; "
-                "export the graph of a few steps instead: gn.export_onnx(nodes of network.unroll(...), path)"
+                f"export_onnx: {shown(cell, MANY)} overrides `sequence`, so its single step cannot be repeated in "
+                "the file; export the graph of a few steps instead: gn.export_onnx(nodes of network.unroll(...), "
+                "path)"
             )
         return self._steps(name, cell, x, before, reverse)
 
@@ -85,8 +86,6 @@ class Layers:
     def _steps(
         self, name: str, cell: Cell, x: str, before: Sequence[str], reverse: bool
     ) -> tuple[str, list[str]]:
-        """Adds a Scan of the cell's own equations."""
-
         def equations(cases: int) -> tuple[list[Node], list[Node]]:
             states = [gn.input((cases, n), self.dtype) for n in cell.widths]
             x_t = gn.input((cases, cell.reads), self.dtype)

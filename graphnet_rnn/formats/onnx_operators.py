@@ -1,7 +1,7 @@
 """The recurrent operators of ONNX, and the cells that they compute.
 
 Weights are W (directions, gates · units, inputs), R (directions, gates · units, units) and B (directions, 2 · gates ·
-units: the biases beside W, then those beside R), gates one below the other.
+units: the biases of W, then those of R), gates one below the other.
 Source: the operators' equations in ONNX's specification, opset 14.
 """
 
@@ -53,7 +53,7 @@ class Operator:
         return found
 
 
-#: ONNX's z, like torch's, keeps the state; that of GRU replaces it.
+#: z of ONNX and torch is the share of the old state; z of GRU that of the new one.
 OPERATORS: dict[type[Cell], Operator] = {
     Elman: Operator("RNN", "h"),
     LSTM: Operator("LSTM", "iofg"),

@@ -65,7 +65,7 @@ class Family:
     projected: type[LSTMProjected] | None = None
 
 
-#: By the name of the module in torch.nn.
+#: Name of the module in torch.nn -> family.
 FAMILIES = {
     "RNN": Family(Elman, "h"),
     "LSTM": Family(LSTM, "ifgo", projected=LSTMProjected),
@@ -75,7 +75,7 @@ FAMILIES = {
 INITIAL = "initial."
 PART = re.compile(r"(?:(?:weight|bias)_(?:ih|hh)|weight_hr)_l(\d+)(_reverse)?")
 OF_CELL = re.compile(r"(?P<owner>(?:.*\.)?)(?P<part>(?:weight|bias)_(?:ih|hh))")
-#: What stands behind the names of each direction.
+#: Suffix of the names of each direction.
 DIRECTIONS = ("", "_reverse")
 
 
@@ -90,7 +90,7 @@ class Recurrent:
     units: int
     tensors: Tensors
     directions: int = 1
-    #: Of the states h; None if these are the units' own outputs.
+    #: Width of the states h; None without a projection.
     projection: int | None = None
 
     @property
@@ -211,10 +211,10 @@ def _read(path: Path) -> dict[str, Array]:
 def _array(name: str, value: Any) -> Array:
     """Converts a tensor to an array; half precision becomes float32, so that sums of biases are accurate."""
     try:
-        # A tensor of torch may be on a device, or part of a graph.
+        # A torch tensor may be on a GPU, or require a gradient.
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError) as error:
-        why = f"cannot be made an array ({in_brief(error, 200)})"
+        why = f"cannot be converted to an array ({in_brief(error, 200)})"
         raise DataError(f"the tensor {in_brief(name)} {why}; convert it by .float().") from None
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
@@ -226,7 +226,6 @@ def _listed(tensors: Tensors, names: Iterable[str] | None = None) -> str:
 
 
 def _first(names: Iterable[str], words: Callable[[str], str]) -> str:
-    """Joins the words for the first twelve names, since a file may have very many."""
     chosen = list(names)
     return ", ".join([*map(words, chosen[:12]), *[f"and {len(chosen) - 12:,} more"] * (len(chosen) > 12)])
 
@@ -269,7 +268,6 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
 
 
 def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int, list[str]]:
-    """Returns the numbers of layers and directions, and the names of their tensors; DataError if one is missing."""
     layers = len({name.removesuffix("_reverse").rpartition("_l")[2] for name in parts})
     directions = 1 + any(name.endswith("_reverse") for name in parts)
     biased = any(name.startswith("bias") for name in parts)
@@ -308,7 +306,7 @@ def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> tuple[str, int]:
             should = f"4 times the columns of weight_hr_l0, {list(parts['weight_hr_l0'].shape)}"
         raise DataError(f"{named} has the shape {list(matrix.shape)}; its rows should be {should}.")
     if kind not in (None, found):
-        raise DataError(f"kind is {kind!r}, but {named} is that of a torch.nn.{found}: leave out kind.")
+        raise DataError(f"kind is {kind!r}, but {named} has the shape of a torch.nn.{found}: leave out kind.")
     return found, units
 
 
@@ -316,7 +314,7 @@ def _check(name: str, array: Array, shape: tuple[int, ...], of: str) -> None:
     if array.shape != shape:
         raise DataError(f"{in_brief(name)} has the shape {list(array.shape)}; {of} needs {list(shape)}.")
     if array.dtype.kind != "f":
-        raise DataError(f"{in_brief(name)} holds {array.dtype}; turn quantised weights into floats first.")
+        raise DataError(f"{in_brief(name)} holds {array.dtype}; convert quantized weights to floats first.")
 
 
 def required_matrix(tensors: Tensors, name: str, width: int, argument: str) -> Array:
@@ -361,7 +359,7 @@ def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
     found = {state: tensors[f"{INITIAL}{state}"] for state in states if f"{INITIAL}{state}" in tensors}
     if found and len(found) < len(states):
         missing = ", ".join(INITIAL + s for s in states if s not in found)
-        raise DataError(f"{missing} missing: learned initial states are all there, or none.")
+        raise DataError(f"{missing} missing: a file must have all learned initial states, or none.")
     for state, array in found.items():
         shape = (part.layers * part.directions, 1, part.width_of(state))
         _check(INITIAL + state, array, shape, "a learned initial state")
@@ -377,8 +375,8 @@ def refuse_others(tensors: Tensors, used: frozenset[str], part: Recurrent, embed
     hint = ""
     if tables and embedding is None:
         given = shown(tables[0].removesuffix("weight"))
-        hint = f" If {in_brief(tables[0])} is an embedding, say embedding_prefix={given}."
+        hint = f" If {in_brief(tables[0])} is an embedding, give embedding_prefix={given}."
     raise DataError(
-        f"{_listed(tensors, others)}: no part of a torch.nn.{part.kind} and one output layer, so the model computes "
-        f"more than a Network does.{hint} To leave them out, give prefix={shown(part.prefix)} and output_prefix=."
+        f"{_listed(tensors, others)}: not a part of a torch.nn.{part.kind} or of one output layer; a Network cannot "
+        f"compute it.{hint} To leave them out, give prefix={shown(part.prefix)} and output_prefix=."
     )

@@ -84,7 +84,7 @@ def from_torch(
     module = dict(model.named_modules()).get(part.prefix.rstrip(".")) if is_module(model) else None
     if is_module(model) and _uses_relu(model, part.prefix):
         raise DataError(
-            "this torch.nn.RNN has nonlinearity='relu', and no cell of graphnet does; write an rnn.Cell with "
+            "this torch.nn.RNN has nonlinearity='relu', which no cell of graphnet has; write an rnn.Cell with "
             "step: gn.relu(self.affine('h', x=x, h=h)), and copy the weights."
         )
     used = part.names
@@ -162,7 +162,7 @@ def to_torch(
     both = isinstance(network.layers[0], Bidirectional)
     if yes_or_no("to_torch: cells", cells) and both:
         raise UsageError(
-            "to_torch: a cell of torch's reads forward in time; leave cells= out for two directions"
+            "to_torch: a torch cell reads forward in time only; leave cells= out for a bidirectional network"
         )
     if cells and type(network.layers[0]) is family.projected:
         raise UsageError("to_torch: torch.nn.LSTMCell has no projection; leave cells= out for torch.nn.LSTM")
@@ -182,7 +182,6 @@ def to_torch(
 
 
 def _output(network: Network, prefix: str) -> dict[str, Array]:
-    """The weights of the output layer, in the units of the data."""
     weight = network.parameters["output.W_ho"].value.T.copy(order="C")
     bias = network.parameters["output.b_o"].value.copy() if network.output_bias else None
     columns = network.scaling_of("outputs", np.float64)
@@ -194,7 +193,6 @@ def _output(network: Network, prefix: str) -> dict[str, Array]:
 
 
 def _add(tensors: dict[str, Array], owner: str, ending: str, family: Family, cell: Cell) -> None:
-    """The weights of one layer in one direction."""
     for side, letter in (("ih", "x"), ("hh", "h")):
         tensors[f"{owner}weight_{side}{ending}"] = stacked(cell, [f"W_{letter}{g}" for g in family.gates])
     of_x = [f"b_x{gate}" if gate in family.split else f"b_{gate}" for gate in family.gates]
@@ -217,14 +215,13 @@ def _read_scaled(tensors: dict[str, Array], owner: str, ending: str, network: Ne
 
 
 def _require_modules(prefix: str, output_prefix: str) -> None:
-    """Raises UsageError for prefixes that are not two module names; torch would not find the tensors."""
     for argument, given in (("prefix", prefix), ("output_prefix", output_prefix)):
         if not isinstance(given, str) or not re.fullmatch(r"(\w+\.)*", given):
             raise UsageError(
                 f"{argument} must be a module's name with a dot after it, as 'rnn.', or '', not {given!r:.60}"
             )
     if prefix == output_prefix:
-        raise UsageError(f"prefix and output_prefix are both {prefix!r}; two modules have two names")
+        raise UsageError(f"prefix and output_prefix must differ; both are {prefix!r}")
 
 
 def save_torch(
@@ -244,7 +241,7 @@ def save_torch(
     >>> bool((rnn.formats.from_torch("lstm.safetensors").theta == network.theta).all())
     True
     """
-    # safetensors writes the memory of a strided array as it lies; those of to_torch are in row order.
+    # safetensors writes memory unchanged; arrays of to_torch are in row order.
     tensors = {k: np.ascontiguousarray(v) for k, v in to_torch(network, prefix, output_prefix, cells).items()}
     write_atomically(path, tensor_bytes(tensors, {"format": "pt"}))
 
@@ -263,7 +260,9 @@ def torch_kind(network: Network) -> str:
             "torch's modules have no skip connections: train with skip=False, or use export_onnx"
         )
     if len({isinstance(layer, Bidirectional) for layer in network.layers}) > 1:
-        raise UsageError("a torch module reads in both directions in all layers, or in none; these are mixed")
+        raise UsageError(
+            "a torch module is bidirectional in all layers, or in none; the layers of this network differ"
+        )
     cells = [cell for layer in network.layers for cell in directions_of(layer)]
     kinds = {type(cell) for cell in cells}
     found = next(

@@ -34,7 +34,7 @@ def on_arrays(
         missing = [name for name in names.values() if name not in parameters]
         if missing:
             raise UsageError(
-                f"parameters lacks {missing[0]!r}; pass all parameters from jax_function, or their trained values"
+                f"parameters must contain all arrays that jax_function returned; {missing[0]!r} is missing"
             )
         x = jnp.asarray(x)
         if x.ndim < 2:

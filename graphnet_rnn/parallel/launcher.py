@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 __all__ = ["alone", "rank_and_size"]
 
-#: What MPICH and Open MPI, and what is made of them, tell a process: its number, and of how many.
+#: Environment variables of MPICH, Open MPI and derivatives: rank, and number of ranks.
 VARIABLES = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 
 

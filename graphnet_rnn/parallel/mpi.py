@@ -30,15 +30,15 @@ __all__ = ["MPIRanks", "as_ranks", "is_spoken_for", "launched"]
 T = TypeVar("T")
 #: Timeout for a rank that does not answer, in seconds.
 PATIENCE = 300.0
-#: Seconds until it is clear that an error is not one of all ranks.
+#: Seconds to wait for the same error in all ranks.
 ENDING = 5.0
-#: Larger messages (bytes, of all ranks together) are summed in slices, one by each rank.
+#: Larger messages (bytes, over all ranks) are summed in slices, one by each rank.
 TOGETHER = 1 << 16
 #: Seconds of busy waiting.
 SPIN = 2e-4
-#: The back end whose vectors lie in a memory of their own, and what MPI calls that memory.
+#: Back end with vectors in GPU memory, and MPI's name of that memory.
 GPU = "cuda"
-#: What small messages say: I am here; I am about to say why the job ends; then I shall be silent.
+#: Tags of small messages: the rank is present; it is about to print the reason of the end; the witness is dismissed.
 HERE, SPEAKS, SILENT = 1, 2, 3
 #: Shell command that prints the sentence unless its input has a line.
 WITNESS = 'read -r word || printf "%s\\n" "$1" >&2'
@@ -96,18 +96,18 @@ class MPIRanks(Ranks):
 
         self._mpi = MPI
         self.patience = amount("MPIRanks: patience", patience, above_zero=True)
-        #: Whether MPI is given vectors where they lie on a GPU.
+        #: True if MPI accepts vectors in GPU memory.
         self.gpu = takes_gpu(communicator)
         self._comm, self._watch = communicator.Dup(), communicator.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         own = own_cores()
         here = self._comm.Split_type(MPI.COMM_TYPE_SHARED).allgather(own)
-        # Launchers may have given each cores of its own.
+        # Launchers may have assigned cores to each rank.
         apart = sum(map(len, here)) == len(set().union(*here))
         self.threads = len(own) if apart else max(1, len(set().union(*here)) // len(here))
         self._depth = 0
         self._witness: subprocess.Popen[bytes] | None = None
-        #: Whether all have come to the end of `together`, so that one may speak for all.
+        #: True if all ranks have reached the end of `together`, so that one may print for all.
         self.ended_together = False
 
     # -- sums ----------------------------------------------------------------------------------
@@ -138,7 +138,6 @@ class MPIRanks(Ranks):
         return self._gathered(self._joined(receive, of_rank, count, mine), lengths, moving=True)
 
     def _gathered(self, own: Array, counts: list[int], moving: bool = False) -> Array:
-        """Gathers `counts` numbers of all ranks, concatenated."""
         whole = _empty_beside(own, sum(counts))
         self._wait(
             self._comm.Iallgatherv(
@@ -156,7 +155,6 @@ class MPIRanks(Ranks):
         return joined(found, 0, count)
 
     def _as_sent(self, vector: Array) -> Array:
-        """Copies the vector to memory that MPI accepts."""
         return vector if self.gpu and backend_of(vector) == GPU else np.asarray(vector)
 
     def _as_buffer(self, vector: Array) -> Any:
@@ -191,7 +189,7 @@ class MPIRanks(Ranks):
 
     def _broadcast(self, content: bytes) -> bytes:
         size = np.array([len(content)], np.int64)
-        self._wait(self._comm.Ibcast(size, 0), patience=math.inf)  # the first may have much to do
+        self._wait(self._comm.Ibcast(size, 0), patience=math.inf)  # the first rank may be busy for long
         buffer = np.frombuffer(content, np.uint8) if self.is_first else np.empty(int(size[0]), np.uint8)
         self._wait(self._comm.Ibcast(buffer, 0))
         return buffer.tobytes()
@@ -243,13 +241,11 @@ class MPIRanks(Ranks):
             self._dismiss()
 
     def _dismiss(self) -> None:
-        """Ends the witness without a message."""
         witness, self._witness = self._witness, None
         if witness is not None:
             witness.communicate(b"well\n")
 
     def _all_ended(self) -> bool:
-        """True if all ranks have ended, with or without an error, within a moment."""
         request, end = self._watch.Ibarrier(), time.monotonic() + ENDING
         while not request.Test():
             if time.monotonic() > end:
@@ -258,10 +254,7 @@ class MPIRanks(Ranks):
         return True
 
     def _wait(self, request: Any, moving: bool = False, patience: float | None = None) -> None:
-        """Waits for a request; a rank that is late aborts the job.
-
-        moving: True if all ranks are present and long vectors move, one piece per poll, so it polls without a pause.
-        """
+        """Aborts the job after `patience`. moving: polls without a pause, since each poll moves one piece."""
         begun, patience = time.monotonic(), self.patience if patience is None else patience
         while not request.Test():
             waited = time.monotonic() - begun
@@ -289,7 +282,7 @@ class MPIRanks(Ranks):
             time.sleep(0.01)
         del sent
         there = [rank for rank in range(self.size) if rank not in missing]
-        if self.rank != there[0]:  # one of them speaks
+        if self.rank != there[0]:  # only the first one prints
             time.sleep(ENDING)
         named = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, sorted(missing)))}"
         who = named if missing else "a rank"
@@ -306,7 +299,7 @@ class MPIRanks(Ranks):
     def _abort(self, sentence: str) -> None:
         if self.is_first:
             self._dismiss()
-        else:  # what the first has as a witness need not speak, too
+        else:  # dismiss the witness of the first rank, so that the reason is printed once
             answer = self._watch.Irecv([np.zeros(1, np.int8), self._mpi.BYTE], 0, SILENT)
             self._watch.Isend([np.zeros(1, np.int8), self._mpi.BYTE], 0, SPEAKS)
             end = time.monotonic() + ENDING / 5
@@ -323,7 +316,6 @@ def takes_gpu(communicator: Any) -> bool:
 
 
 def _end_to_end(vectors: list[Array]) -> Array:
-    """Concatenates the vectors in their memory."""
     if not vectors or backend_of(vectors[0]) != GPU:
         return np.concatenate([np.zeros(0), *vectors])
     whole, at = _empty_beside(vectors[0], sum(map(len, vectors))), 0
@@ -334,7 +326,6 @@ def _end_to_end(vectors: list[Array]) -> Array:
 
 
 def _empty_beside(like: Array, count: int) -> Array:
-    """Returns an uninitialized vector in the memory of the other."""
     if backend_of(like) != GPU:
         return np.empty(count)
     from graphnet.backends.cuda.arrays import empty

@@ -104,7 +104,9 @@ class Arrays(BatchesOfCases):
         self._check_sizes()
         if isinstance(inputs, Sequences):
             if any(each is not None for each in (targets, lengths, weights)):
-                raise UsageError("Arrays: Sequences have targets, lengths and weights; give none beside them")
+                raise UsageError(
+                    "Arrays: Sequences already contain targets, lengths and weights; leave these arguments out"
+                )
             whole = inputs
         else:
             whole = named_sequences("Arrays", inputs, targets, lengths, weights, judged_by_step(network))
@@ -123,9 +125,10 @@ class Arrays(BatchesOfCases):
             self._times = bucket_times(np.concatenate(lengths), self.buckets, self.batch)
         if self.unscored >= self._times[-1]:
             raise UsageError(
-                f"Arrays: unscored = {self.unscored} leaves no target in {self._times[-1]} steps"
+                f"Arrays: unscored must be below the number of time steps ({self._times[-1]}), not {self.unscored}: "
+                "no target would be left"
             )
-        # A shorter case has no target, and is of no weight.
+        # A shorter case has no target, so its weight is 0.
         self._times = sorted({max(time, self.unscored + 1) for time in self._times})
         self._begin(network.seed)
         self._make([self._objective(time) for time in self._times])
@@ -138,7 +141,6 @@ class Arrays(BatchesOfCases):
     # -- cases ---------------------------------------------------------------------------------
 
     def _divided(self, whole: Sequences, valid: Any) -> tuple[Sequences, Sequences | None]:
-        """Splits into training and validation cases."""
         if valid is None:
             return whole, None
         if isinstance(valid, (tuple, Sequences)):
@@ -152,23 +154,23 @@ class Arrays(BatchesOfCases):
         return whole.chosen(first), whole.chosen(last) if len(last) else None
 
     def _require_weight(self) -> None:
-        """Raises DataError if all weights are 0."""
         for what, part in (("train", self._train), ("validate", self._valid)):
             if part is not None and not shares(part, self.unscored).any():
                 raise DataError(
-                    f"Arrays: none of the cases to {what} on has a target whose weight is above 0"
+                    f"Arrays: of the cases to {what} on, at least one target must have a weight above 0"
                 )
 
     def _like(self, whole: Sequences, kept: Sequences) -> Sequences:
-        """Checks that the validation cases fit the training cases; with lengths their number of steps may differ."""
         if kept.time != whole.time and kept.lengths is None and whole.lengths is None:
             raise DataError(
-                f"Arrays: cases to train on have {whole.time} steps, those to validate on {kept.time}; give lengths"
+                "Arrays: without lengths, training and validation cases must have as many time steps; got "
+                f"{whole.time} and {kept.time}. Give lengths"
             )
         if self.model.loss in SEQUENCE_LOSSES and kept.targets.shape[1] != whole.targets.shape[1]:
             most = [each.targets.shape[1] for each in (whole, kept)]
             raise DataError(
-                f"Arrays: cases to train on have {most[0]} labels, those to validate on {most[1]}; fill up with -1"
+                f"Arrays: training and validation cases must have as many labels; got {most[0]} and {most[1]}. Pad "
+                "them with -1"
             )
         return kept
 
@@ -205,7 +207,6 @@ class Arrays(BatchesOfCases):
         return of_time(batch, self._times[int(bucket_of(steps_of(batch), self._times).max())])
 
     def _as_read(self, batch: Sequences, scale: float = 1.0) -> tuple[Any, ...]:
-        """Returns the arrays of a batch for the graph, with scaled weights."""
         w = (shares(batch, self.unscored) * np.float64(scale)).astype(self.model.dtype)
         return (batch.inputs, batch.targets, w, *([batch.lengths] if self._ragged else []))
 
@@ -247,9 +248,7 @@ class Arrays(BatchesOfCases):
         )
 
     def _share_of_case(self, u: Unrolled, w: Node) -> Node:
-        """Returns the weight (batch,) of a time step of each case in structural damping, a sum over steps: the mean
-        weight of its targets; for targets of whole cases, divided by the number of steps.
-        """
+        """Weight (batch,) of a time step in structural damping: mean weight of the targets of a step."""
         if self._kind == "values":
             w = gn.mean(w, axis=-1)
         by_step = judged_by_step(self.model)
@@ -261,7 +260,6 @@ class Arrays(BatchesOfCases):
         return (gn.sum(w, axis=0) if by_step and self._kind != "cases" else w) / scored
 
     def _judge(self, time: int) -> gn.Function:
-        """Compiles the cost and the metrics of each target, for a batch."""
         if time not in self._judges:
             u, w, cost = self._unrolled(time, training=False)
             found = [self._of_targets(each) for each in measures(u, self._kind == "values").values()]
@@ -313,5 +311,4 @@ class Arrays(BatchesOfCases):
 
 
 def _inputs(u: Unrolled, w: Node) -> list[Node]:
-    """Returns the input nodes of a batch."""
     return [u.inputs, u.targets, w, *([] if u.lengths is None else [u.lengths])]

@@ -35,7 +35,7 @@ class BatchesOfCases(ObjectiveProblem):
 
     item: ClassVar[str] = "case"
 
-    #: Settings that subclasses declare, as fields at the places that they like.
+    #: Settings that subclasses declare as fields, in their own order.
     batch: int
     gradient_batches: int
     curvature_batches: int
@@ -55,7 +55,6 @@ class BatchesOfCases(ObjectiveProblem):
         """Returns the objective's arrays of these cases, with scaled weights."""
 
     def _packed(self, order: Array) -> list[Array]:
-        """Cuts the order of the cases into batches."""
         return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
 
     def _mixed(self, batches: list[Array], generator: np.random.Generator) -> list[Array]:
@@ -71,7 +70,6 @@ class BatchesOfCases(ObjectiveProblem):
         self._require_part(self.curvature_batches)
 
     def _begin(self, seed: int) -> None:
-        """Counts the steps of an epoch."""
         self._seed, self._random = seed, gn.RandomSource(seed)
         self.items = self.batch * self.gradient_batches
         self._order: tuple[int, list[Array]] | None = None
@@ -91,7 +89,6 @@ class BatchesOfCases(ObjectiveProblem):
     # -- interface to a Trainer ----------------------------------------------------------------
 
     def _batches_of(self, epoch: int) -> list[Array]:
-        """Returns the cases of each batch of an epoch."""
         if self._order is None or self._order[0] != epoch:
             generator = np.random.default_rng([self._seed, epoch])
             batches = self._packed(generator.permutation(self._count))
@@ -99,7 +96,6 @@ class BatchesOfCases(ObjectiveProblem):
         return self._order[1]
 
     def _taken(self, epoch: int, step: int) -> list[Array]:
-        """Returns the cases of each batch of a step."""
         first = step * self.gradient_batches
         return self._batches_of(epoch)[first : first + self.gradient_batches]
 
@@ -118,7 +114,7 @@ class BatchesOfCases(ObjectiveProblem):
     def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
         taken = self._taken(epoch, step)
         weights = [self._weight_of(which) for which in taken]
-        # Each batch's cost is the mean over its own targets; by these weights, that of batches is over all of theirs.
+        # A batch's cost is the mean over its targets; with these weights, the sum is the mean over all targets.
         arrays = [
             self._arrays_of(which, 1 / w if w else 0.0) for which, w in zip(taken, weights, strict=True)
         ]
@@ -135,7 +131,6 @@ class BatchesOfCases(ObjectiveProblem):
         return sum(map(self._weight_of, self._taken(epoch, step)))
 
     def _measured(self, names: Iterable[str]) -> dict[str, Callable[[], float]]:
-        """Metrics of these names, in the order in which `validate` stores them after the cost."""
         return {name: partial(self._metric, i) for i, name in enumerate(names)}
 
     def _metric(self, number: int) -> float:
@@ -166,7 +161,7 @@ def seed_of(model: Model) -> int:
 
 # -- what is measured --------------------------------------------------------------------------
 
-#: By loss what there is of each target.
+#: Loss -> metrics of each target.
 MEASURES: dict[str, str] = {"softmax": "accuracy", "sigmoid": "accuracy", "squared": "absolute_error"}
 
 

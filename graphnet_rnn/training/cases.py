@@ -126,7 +126,7 @@ def fitting(network: Network, given: Sequences) -> Sequences:
             nothing = -1 if network.loss in SEQUENCE_LOSSES else 0
             t = np.where(there, t, np.array(nothing, t.dtype))
         if network.loss not in VALUE_LOSSES and t.dtype.kind == "f" and (t == np.floor(t)).all():
-            t = t.astype(np.int64)  # classes as floats, of which some were NaN
+            t = t.astype(np.int64)  # classes as floats, since some were NaN
     t = checked_targets(network, t, x.shape[:2])
     if network.loss in SEQUENCE_LOSSES:
         _require_spellable(t, np.full(len(t), len(x)) if lengths is None else lengths)
@@ -141,8 +141,8 @@ def _require_spellable(labels: Array, lengths: Array) -> None:
     if len(odd):
         n = int(odd[0])
         raise DataError(
-            f"Arrays: the labels of case {n} take {needed[n]} steps (one each, and one between equal ones), but it has "
-            f"{lengths[n]}; leave the case out"
+            f"Arrays: the labels of case {n} need {needed[n]} time steps (one each, and one between equal "
+            f"neighbors); it has {lengths[n]}. Leave the case out"
         )
 
 
@@ -151,7 +151,7 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
     time, count = shape
     labels = network.loss in SEQUENCE_LOSSES
     symbols = labels or network.loss == "softmax"
-    # -1 stands behind the last label, and the last output is the blank.
+    # Labels are padded with -1, and the last output is the blank.
     least, largest = (-1, network.outputs - 2) if labels else (0, network.outputs - 1)
     places = (count,) if network.pool is not None else (time, count)
     whole = places if symbols else (*places, network.outputs)
@@ -160,13 +160,13 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
     if not (t.ndim == 2 and len(t) == count if labels else t.shape == whole):
         raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}")
     if not symbols:
-        remedy = "; where a target is missing, give it the weight 0, weights=~np.isnan(targets)"
+        remedy = "; give missing targets the weight 0: weights=~np.isnan(targets)"
         found = checked_floats("Arrays: targets", t, network.dtype, remedy)
         if network.loss == "sigmoid" and len(odd := np.argwhere((found < 0) | (found > 1))):
             at = tuple(odd[0].tolist())
             raise DataError(
-                f"Arrays: targets of the loss 'sigmoid' must be in [0, 1], but at {list(at)} is {found[at]:g}; "
-                "scale them, or take loss='squared'"
+                f"Arrays: targets of the loss 'sigmoid' must be in [0, 1]; got {found[at]:g} at {list(at)}. Scale "
+                "them, or use loss='squared'"
             )
         return found
     must = f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}"
@@ -176,6 +176,6 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
     if len(odd):
         at = tuple(odd[0].tolist())
         blank = labels and t[at] == network.outputs - 1
-        remedy = "; the last output is the blank, so make the network with one output more" if blank else ""
+        remedy = "; the last output is the blank, so create the network with one more output" if blank else ""
         raise DataError(f"{must}, but at {list(at)} is {t[at]}{remedy}")
     return t.astype(np.int64)

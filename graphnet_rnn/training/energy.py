@@ -55,7 +55,7 @@ class EnergyCases(CompiledProblem):
         "try a smaller rate, clipping (clip_norm=1.0), or, for Gaussian units, data divided by their deviation"
     )
     undivided: ClassVar[str] = (
-        "the chains of a step are drawn together, and a step is judged by all that are held"
+        "all chains of a step are sampled together, and all held-out cases are needed for validation"
     )
     objective: ContrastiveDivergence = field(init=False)
 
@@ -96,17 +96,19 @@ class EnergyCases(CompiledProblem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, (FirstOrder, CurvedOptimizer)):
             raise UsageError(
-                "EnergyCases: optimizer must be a first-order or a Hessian-free one, e.g. rnn.Momentum(rate=0.01), not "
-                f"{optimizer!r:.60}: the loss is not known"
+                "EnergyCases: optimizer must be first-order or Hessian-free, e.g. rnn.Momentum(rate=0.01), not "
+                f"{optimizer!r:.60}: the loss itself cannot be computed"
             )
 
     def _draw_cases(self, count: int, *which: int) -> Array:
-        """Draws `count` new cases; DataError if the function returns another number."""
         assert self._draw is not None
         found = self._draw(as_generator("EnergyCases", self.seed, *which), count)
         cases = self._reader.check_data("data", found)
         if cases.shape[self._axis] != count:
-            raise DataError(f"EnergyCases: data(generator, {count}) gave {cases.shape[self._axis]} cases")
+            raise DataError(
+                f"EnergyCases: data(generator, {count}) must return {count} cases; it returned "
+                f"{cases.shape[self._axis]}"
+            )
         return cases
 
     def __len__(self) -> int:

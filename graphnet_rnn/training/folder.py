@@ -37,7 +37,7 @@ class RunFolder:
         self.model = self.path / "model.safetensors"
         self.history = self.path / "history.jsonl"
         self.timing = self.path / "timing.jsonl"
-        #: What the command draws at the end: the curve, and the flight recorder.
+        #: Charts that the command draws at the end: learning curve and flight recorder.
         self.curve, self.flight = self.path / "curve.png", self.path / "flight.png"
 
     @property
@@ -48,7 +48,7 @@ class RunFolder:
     @property
     def goes_on(self) -> str:
         """Instructions to resume a killed run, for messages."""
-        return f"it goes on from its last checkpoint: train --resume {self.path}, or trainer.resume()"
+        return f"resume it from its last checkpoint: train --resume {self.path}, or trainer.resume()"
 
     @property
     def recorded(self) -> str | list[dict[str, Any]]:
@@ -68,8 +68,8 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SaveError(f"the folder {self.path} cannot be made: {error.strerror}.") from None
-        busy = f"another process trains in {self.path} now; wait for it, or name another folder with --out."
+            raise SaveError(f"the folder {self.path} cannot be created: {error.strerror}.") from None
+        busy = f"another process is training in {self.path}; wait for it, or name another folder with --out."
         with locked(self.path, busy) as hold:
             for path in (self.model, self.history, self.timing, self.curve, self.flight, *self.checkpoints()):
                 self.require_own_file(path)
@@ -79,13 +79,13 @@ class RunFolder:
         """Raises UsageError if the folder already has a run."""
         if self.checkpoints() or self.history.exists() or self.model.exists():
             raise UsageError(
-                f"{self.path} holds a run already; continue it (train --resume {self.path}, or trainer.resume()), "
+                f"{self.path} already contains a run; resume it (train --resume {self.path}, or trainer.resume()), "
                 "or name another folder."
             )
         there = [each.name for each in (self.timing, self.curve, self.flight) if each.exists()]
         if there:
             raise UsageError(
-                f"{self.path} holds {' and '.join(there)}, which training would write over; name another folder."
+                f"{self.path} contains {' and '.join(there)}, which training would overwrite; name another folder."
             )
 
     def read_checkpoint(self) -> TrainingState:
@@ -105,7 +105,9 @@ class RunFolder:
     def require_own_file(self, path: Path) -> None:
         """Raises SaveError for a link in the folder, which would redirect writing."""
         if path.is_symlink():
-            raise SaveError(f"{path} is a link, and a run writes into its own folder alone; remove the link.")
+            raise SaveError(
+                f"{path} is a symbolic link, but a run writes only into its own folder; remove the link."
+            )
 
     def history_size(self) -> int:
         return self.history.stat().st_size if self.history.exists() else 0
@@ -118,8 +120,8 @@ class RunFolder:
         """Raises ModelFileError unless the history begins as it was at the checkpoint."""
         if self.history_size() < size or self.history_digest(size) != digest:
             raise ModelFileError(
-                f"{self.history} is not what it was when the checkpoint was written; it was changed or lost, so "
-                "the run cannot be resumed exactly. Start anew from model.safetensors."
+                f"{self.history} has changed since the checkpoint was written, so the run cannot be resumed "
+                "exactly. Start a new run from model.safetensors."
             )
 
 
@@ -132,11 +134,11 @@ class NoFolder(RunFolder):
 
     @property
     def kept(self) -> str:
-        return "The weights of the best epoch, which the trainer holds,"
+        return "The weights of the best epoch, in the trainer,"
 
     @property
     def goes_on(self) -> str:
-        return "it has no folder, so begin anew"
+        return "start it again, as it has no folder with checkpoints"
 
     @property
     def recorded(self) -> list[dict[str, Any]]:
@@ -153,7 +155,8 @@ class NoFolder(RunFolder):
 
     def read_checkpoint(self) -> TrainingState:
         raise UsageError(
-            "Trainer.resume: this run has no folder, so no checkpoint; run() goes on from where the trainer stands"
+            "Trainer.resume: this run has no folder, and so no checkpoint; call run() to continue from the current "
+            "state"
         )
 
     def history_size(self) -> int:
@@ -173,15 +176,14 @@ class RunWriter:
         self._history_size = folder.history_size()
 
     def _require_own(self, file: Path) -> None:
-        """Checks lock and history before a file is written."""
         self._hold()
         self.folder.require_own_file(file)
         found = self.folder.history_size()
         if found != self._history_size:
             raise SaveError(
-                f"{self.folder.history} has {found:,} bytes where this run has written {self._history_size:,}: another "
-                "program has changed or removed it. Restore it and resume, or start anew from model.safetensors in "
-                "another folder."
+                f"{self.folder.history} has {found:,} bytes, but this run has written {self._history_size:,}: "
+                "another program has changed or removed it. Restore it and resume, or start a new run from "
+                "model.safetensors in another folder."
             )
 
     def write_checkpoint(
@@ -192,7 +194,7 @@ class RunWriter:
         folder = self.folder
         file = folder.path / f"checkpoint-{step:09d}.safetensors"
         self._require_own(file)
-        if folder.history.exists():  # a checkpoint must not know more of it than survives a power cut
+        if folder.history.exists():  # on disk before the checkpoint, for power cuts
             sync(folder.history)
         size = self._history_size
         known = {"history_size": size, "history_digest": folder.history_digest(size)}
@@ -203,7 +205,7 @@ class RunWriter:
         """Removes obsolete files, if possible; all needed files are complete by now."""
         folder = self.folder
         with contextlib.suppress(OSError):
-            # What a killed run was writing. Others (a picture, a copy) may write here meanwhile.
+            # Partial files of a killed run; other programs may write other files here.
             for name in ("checkpoint-*", folder.model.name):
                 remove_parts(folder.path, name)
             for old in folder.checkpoints()[:-KEPT]:

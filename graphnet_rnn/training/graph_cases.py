@@ -70,7 +70,9 @@ class GraphCases(BatchesOfCases):
     objective: Objective | BatchedObjective = field(init=False)
 
     model: Model
-    arrays: InitVar[Mapping[str, Any]] = field()  # or its default would be the method of Problem
+    arrays: InitVar[Mapping[str, Any]] = (
+        field()
+    )  # without field(), the default would be the method of Problem
     batch: Count = setting(32, "cases of a batch")
     _: KW_ONLY
     graph: Callable[..., Graph] | None = None
@@ -85,7 +87,7 @@ class GraphCases(BatchesOfCases):
         self._graph: Callable[..., Graph] = self._given_graph()
         self._check_sizes()
         self._random = gn.RandomSource(seed_of(self.model))
-        # Two sizes tell which axis is that of the cases.
+        # The axis of cases is the one whose size differs between batches.
         one, other = (_read(self._graph(n, training=False, random=self._random), n) for n in (2, 3))
         self._axes = {name: _axis(name, node, other[1][name]) for name, node in one[1].items()}
         self._inputs = one[1]
@@ -100,7 +102,7 @@ class GraphCases(BatchesOfCases):
         elif valid is not None:
             if not is_number(valid):
                 raise UsageError(
-                    "GraphCases: valid must be a share of the cases, or arrays by name as for training, not "
+                    "GraphCases: valid must be a fraction of the cases, or arrays by name, as for training, not "
                     f"{shown(valid)}"
                 )
             first, last = divided("GraphCases", valid, count)
@@ -109,7 +111,9 @@ class GraphCases(BatchesOfCases):
                 self._valid_weights = self._weights[last]
                 self._train, self._weights = self._chosen(self._train, first), self._weights[first]
         if not self._weights.any() or (self._valid is not None and not self._valid_weights.any()):
-            raise DataError("GraphCases: weights must be above 0 for cases to train and to validate on")
+            raise DataError(
+                "GraphCases: at least one training case and one validation case must have a weight above 0"
+            )
         self.batch = min(self.batch, self._count)
         self._begin(seed_of(self.model))
         cost, inputs, _ = self._weighed(training=True)
@@ -128,7 +132,7 @@ class GraphCases(BatchesOfCases):
             return self.graph
         if isinstance(self.model, Network):
             raise UsageError(
-                "GraphCases: of a single Network rnn.Arrays takes inputs and targets; or give graph"
+                "GraphCases: give graph; or use rnn.Arrays to train a single Network on inputs and targets"
             )
         unroll = getattr(self.model, "unroll", None)
         if not callable(unroll) or not takes_what_is_asked(unroll):
@@ -145,12 +149,11 @@ class GraphCases(BatchesOfCases):
         return len(self._weights)
 
     def _fitting(self, argument: str, given: Any) -> tuple[dict[str, Array], int]:
-        """Returns the arrays in the graph's dtypes, and the number of cases."""
         if not isinstance(given, Mapping) or set(given) != set(self._axes):
             names = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
             read = ", ".join(self._axes)
             raise DataError(
-                f"GraphCases: {argument} must be arrays by names of what the graph reads, {read}, not {names}"
+                f"GraphCases: {argument} must map each input of the graph ({read}) to an array; got {names}"
             )
         found, counts = {}, {}
         for name, node in self._inputs.items():
@@ -180,7 +183,8 @@ class GraphCases(BatchesOfCases):
         if not counts or len(set(counts.values())) > 1 or not all(counts.values()):
             of_each = ", ".join(f"{name} {n}" for name, n in counts.items())
             raise DataError(
-                f"GraphCases: {argument} must all be of as many cases, at least one, but are {of_each}"
+                f"GraphCases: all arrays of {argument} must have the same number of cases, at least one; got "
+                f"{of_each}"
             )
         return found, next(iter(counts.values()))
 
@@ -244,7 +248,6 @@ class GraphCases(BatchesOfCases):
 
 
 def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node]]:
-    """Checks the result of `graph`; returns losses, inputs by name, and metrics."""
     if isinstance(given, Unrolled):
         given.network.require_output("GraphCases: graph")
         given = losses_of_cases(given), measures_of_cases(given)
@@ -252,37 +255,41 @@ def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node
     if not isinstance(losses, Node) or losses.shape != (batch,) or not is_float(losses.dtype):
         what = _told(losses) if isinstance(losses, Node) else shown(losses)
         raise UsageError(
-            f"GraphCases: graph must give an Unrolled, losses ({batch},), one for each case, or (losses, values by "
-            f"name), not {what}; of losses of steps and cases take gn.sum(losses, axis=0)"
+            f"GraphCases: graph must return an Unrolled, the losses of the cases ({batch},), or (losses, metrics by "
+            f"name), not {what}; sum losses of time steps by gn.sum(losses, axis=0)"
         )
     if not isinstance(measured, Mapping) or not all(isinstance(node, Node) for node in measured.values()):
-        raise UsageError(f"GraphCases: values of graph must be nodes by name, not {shown(measured)}")
+        raise UsageError(
+            f"GraphCases: the metrics that graph returns must be nodes by name, not {shown(measured)}"
+        )
     for name, node in measured.items():
         if node.shape != (batch,):
             raise UsageError(
-                f"GraphCases: {name} must be a value of each case, ({batch},), not {_told(node)}"
+                f"GraphCases: the metric {name} must have one value for each case, ({batch},), not {_told(node)}"
             )
     return losses, _inputs(losses, measured), dict(measured)
 
 
 def _inputs(losses: Node, measured: Mapping[str, Node]) -> dict[str, Node]:
-    """Returns the inputs of the losses by name, in order of creation; UsageError for unnamed and ambiguous inputs."""
     read = [node for node in ancestors([losses]) if node.op.is_input]
     found: dict[str, Node] = {}
     for node in sorted(read, key=lambda node: node.serial):
         name = node.name or ""
         if not name:
-            raise UsageError(f"GraphCases: {_told(node)} has no name; say gn.input(..., name=...)")
+            raise UsageError(f"GraphCases: the input {_told(node)} has no name; use gn.input(..., name=...)")
         if name in found:
             raise UsageError(
-                f"GraphCases: two inputs are called {name!r} (made at {found[name].origin} and {node.origin}); name "
-                "them, e.g. network.unroll(..., inputs='word')"
+                f"GraphCases: two inputs have the name {name!r} (made at {found[name].origin} and {node.origin}); "
+                "rename one, e.g. network.unroll(..., inputs='word')"
             )
         found[name] = node
     for name, value in measured.items():
         for node in ancestors([value]):
             if node.op.is_input and node not in read:
-                raise UsageError(f"GraphCases: {name} depends on {_told(node)}, which the losses do not read")
+                raise UsageError(
+                    f"GraphCases: the metric {name} depends on {_told(node)}, but the losses do not; use only "
+                    "inputs of the losses"
+                )
     return found
 
 
@@ -291,7 +298,6 @@ def _told(node: Node) -> str:
 
 
 def _digest(cost: Node) -> str:
-    """Returns a digest of the graph's ops, shapes and connections."""
     order = ancestors([cost])
     number = {node: i for i, node in enumerate(order)}
     lines = (f"{n.op.name} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order)
@@ -303,8 +309,8 @@ def _axis(name: str, one: Node, other: Node) -> int | None:
     differ = [i for i, (a, b) in enumerate(zip(one.shape, other.shape, strict=False)) if a != b]
     if one.ndim != other.ndim or len(differ) > 1 or (differ and one.shape[differ[0]] != 2):
         raise UsageError(
-            f"GraphCases: {name} must have one axis of cases; of 2 cases it is {list(one.shape)}, of 3 "
-            f"{list(other.shape)} (made at {one.origin})"
+            f"GraphCases: {name} must have exactly one axis of cases; its shape is {list(one.shape)} for 2 cases "
+            f"and {list(other.shape)} for 3 (made at {one.origin})"
         )
     return differ[0] if differ else None
 

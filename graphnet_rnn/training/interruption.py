@@ -60,7 +60,7 @@ def ends_like_ctrl_c() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         if number == HANGUP:
             _leave_dead_terminal()
-            signal.signal(number, signal.SIG_IGN)  # a second one shall not break off what the first one began
+            signal.signal(number, signal.SIG_IGN)  # a second signal must not break off the checkpoint
         raise KeyboardInterrupt
 
     with _caught([number for number in END if signal.getsignal(number) is signal.SIG_DFL], handle):
@@ -86,7 +86,7 @@ def _caught(numbers: Iterable[int], handle: Handler) -> Iterator[None]:
 def _leave_dead_terminal() -> None:
     """Redirects output of a closed terminal to nowhere: a print error must not prevent a checkpoint."""
     for descriptor in (1, 2):
-        with contextlib.suppress(OSError):  # one that is closed
+        with contextlib.suppress(OSError):  # a closed stream
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, descriptor)

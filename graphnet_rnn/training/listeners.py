@@ -53,8 +53,6 @@ class Listener:
 
 
 class _AfterEpochs(Listener):
-    """Listener that calls a function after each epoch."""
-
     def __init__(self, function: Callable[[Trainer, Mapping[str, Any]], Any]) -> None:
         self.function = function
 
@@ -109,8 +107,8 @@ def metrics_of(problem: Problem, given: Any) -> dict[str, Callable[[], Any]]:
         else:
             there = ", ".join(known) or "none"
             raise UsageError(
-                f"Trainer: metrics are functions of the model, or names that {type(problem).__name__} has ({there}), "
-                f"not {shown(each)}"
+                f"Trainer: metrics must be functions of the model, or names of metrics of {type(problem).__name__} "
+                f"({there}), not {shown(each)}"
             )
         if name in found:
             raise UsageError(f"Trainer: two metrics have the name {name}; rename one of the functions")

@@ -58,10 +58,12 @@ class LongSequence:
     ) -> None:
         require_network("LongSequence", network)
         if network.dropout or network.recurrent_dropout:
-            raise UsageError("LongSequence: a network with dropout has no one cost; make it without")
+            raise UsageError(
+                "LongSequence: the network must not have dropout, which makes the cost random; create it without"
+            )
         if not network.causal or network.loss == "ctc":
             raise UsageError(
-                "LongSequence: the network must read no later input, and have a loss of each step; train it by "
+                "LongSequence: the network must be causal, and have a loss at each time step; for others use "
                 "rnn.Objective(..., memory='sqrt')"
             )
         network.require_each_step("LongSequence")
@@ -125,7 +127,7 @@ class LongSequence:
             )
         if len(x) < 1 or len(t) != len(x) + more:
             raise UsageError(
-                f"LongSequence.feed: {len(x)} inputs go with {len(x) + more} targets, not {len(t)}"
+                f"LongSequence.feed: {len(x)} inputs need {len(x) + more} targets, at least one; got {len(t)}"
             )
         self._fed, self._count = [], len(t) * self.batch
         for start in range(0, len(x), self.time):
@@ -145,7 +147,7 @@ class LongSequence:
     @property
     def _first(self) -> _Piece:
         if not self._fed:
-            raise UsageError("LongSequence: feed it a sequence first")
+            raise UsageError("LongSequence: call feed(x, t) first")
         return self._fed[0][0]
 
     # -- what optimizers call ------------------------------------------------------------------
@@ -195,13 +197,12 @@ class LongSequence:
         metric = asked_for(f"LongSequence.{method}", metric, part)
         if not metric.by_pieces:
             raise UsageError(
-                f"LongSequence.{method}: {metric} needs derivatives from step to step beyond a piece; take "
+                f"LongSequence.{method}: {metric} needs derivatives across segments; use "
                 "Backpropagated(estimate='probe'), OuterProduct() or Kronecker()"
             )
         return metric
 
     def _forwards(self, w: Array) -> Iterator[tuple[Array, list[Array]]]:
-        """Yields the losses of each segment, and the states before it."""
         states = self._first.first_states()
         self.set(w)
         for piece, x, t in self._fed:
@@ -266,8 +267,6 @@ class _Piece:
 
 @dataclass
 class _Measure:
-    """The gradient and metric of a segment as one function."""
-
     over: Any
     function: Callable[..., Any]
     parameters: list[Node]
@@ -315,8 +314,6 @@ class _Measure:
 
 
 class _Nothing:
-    """Placeholder without a metric."""
-
     def __init__(self, weights: list[Node]) -> None:
         self.weights = weights
         self.random = gn.RandomSource(0)

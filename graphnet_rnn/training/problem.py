@@ -82,7 +82,7 @@ class Problem(ABC):
     remedy: ClassVar[str] = "try a smaller --rate or --clip-norm"
     items: int = 1
     #: Why several processes cannot share a step.
-    undivided: ClassVar[str] = "a step must be of several batches, its objective a BatchedObjective"
+    undivided: ClassVar[str] = "only a step of several batches (a BatchedObjective) can be shared"
 
     @abstractmethod
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Problem(ABC):
         if batches is not None and ranks.size > batches:
             raise UsageError(
                 f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} batches of a step; start "
-                "fewer, or give more gradient_batches"
+                "fewer processes, or increase gradient_batches"
             )
         if isinstance(objective, BatchedObjective):
             objective.ranks = ranks
@@ -260,24 +260,21 @@ class ObjectiveProblem(CompiledProblem):
         require_unclipped(type(self).__name__, self.clip_values, optimizer)
 
     def _require_part(self, curvature_batches: int) -> None:
-        """Raises UsageError if the curvature has more batches than a step."""
         most = getattr(self, "gradient_batches", 1)
         if curvature_batches > most:
             raise UsageError(
-                f"{type(self).__name__}: curvature_batches must be at most gradient_batches, {most}, of which they are "
-                f"a part, not {curvature_batches}"
+                f"{type(self).__name__}: curvature_batches must be at most gradient_batches ({most}), not "
+                f"{curvature_batches}"
             )
 
     def _refuse_single_cases(self, optimizer: Optimizer) -> None:
-        """Raises UsageError for an optimizer that needs the gradients of single cases."""
         if optimizer.needs_single_cases:
             raise UsageError(
-                f"{type(self).__name__}: a preconditioner that is an exponent needs the gradients of single cases; use "
-                "a metric ('kfac')"
+                f"{type(self).__name__}: an exponent as preconditioner needs the gradients of single cases, which "
+                "this problem cannot compute; use a metric, e.g. preconditioner='kfac'"
             )
 
     def _require_curved(self, optimizer: Optimizer) -> None:
-        """Raises UsageError if curvature batches are given to an optimizer without curvature."""
         if not optimizer.curved:
             raise UsageError(
                 f"{type(self).__name__}: curvature_batches has no effect, since {type(optimizer).__name__} uses no "
@@ -291,6 +288,6 @@ def require_unclipped(owner: str, clip_values: float | None, optimizer: Optimize
     """
     if clip_values is not None and not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"{owner}: clip_values is for first-order optimizers; {type(optimizer).__name__} also uses the loss, which "
-            "the clipped gradient would not match"
+            f"{owner}: clip_values applies only to first-order optimizers; {type(optimizer).__name__} also uses the "
+            "loss, which the clipped gradient would not match. Leave it out"
         )

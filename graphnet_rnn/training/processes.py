@@ -60,7 +60,7 @@ def require_same_run(ranks: Ranks, problem: Problem, run: Mapping[str, Any], the
         if found:
             raise UsageError(
                 f"process {rank} differs from process 0: {'; '.join(found[:LISTED])} (first of process 0, then of "
-                f"process {rank}); start all processes by one command"
+                f"process {rank}); start all processes with the same command"
             )
 
 

@@ -72,7 +72,7 @@ class TrainingState:
         try:
             found = list(differences(self._mapping("run"), as_stored(settings)))
         except RecursionError:
-            raise ModelFileError(f"{self.path} says settings that are nested too deeply.") from None
+            raise ModelFileError(f"{self.path} is damaged: its settings are nested too deeply.") from None
         if found:
             more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
             raise UsageError(
@@ -94,7 +94,7 @@ class TrainingState:
             raise UsageError(f"{self.path} cannot be continued: the equations of a cell have changed since.")
         vocabulary = model.vocabulary if isinstance(model, Network) else None
         if self.file.description.get("vocabulary") != (vocabulary and vocabulary.characters):
-            raise UsageError(f"{self.path} cannot be continued: the symbols stand for other characters.")
+            raise UsageError(f"{self.path} cannot be continued: the vocabulary has changed.")
         weights = model.parameters | model.fixed
         read = [(node.value, self._fitting(self.file.tensors, name, node)) for name, node in weights.items()]
         read += [(array, self.array(OPTIMIZER + name, array)) for name, array in state.items()]
@@ -110,7 +110,9 @@ class TrainingState:
         if found is None or found.shape != like.shape or found.dtype != like.dtype:
             what = "lacks" if found is None else f"has {found.dtype} of shape {list(found.shape)} for"
             wanted = f"{name!r}, {like.dtype} of shape {list(like.shape)}"
-            raise ModelFileError(f"{self.path} {what} {wanted}: it is of another run, or of another version.")
+            raise ModelFileError(
+                f"{self.path} {what} {wanted}: it belongs to another run, or is of another version."
+            )
         return found
 
     def value(self, name: str, like: Any) -> Any:
@@ -121,7 +123,8 @@ class TrainingState:
         found = self.training.get(name)
         if not _is_like(found, like):
             raise ModelFileError(
-                f"{self.path} says {found!r:.60} for {name!r}: it is damaged, of another run, or of another version."
+                f"{self.path} has {found!r:.60} for {name!r}: it is damaged, belongs to another run, or is of "
+                "another version."
             )
         if not isinstance(found, dict):
             return found
@@ -131,7 +134,7 @@ class TrainingState:
         found = self.training.get(name)
         if not isinstance(found, dict):
             raise ModelFileError(
-                f"{self.path} says {found!r:.60} for {name!r}: the settings of its run are unknown."
+                f"{self.path} is damaged: {name!r} must be the settings of the run, not {found!r:.60}."
             )
         return found
 
@@ -157,7 +160,7 @@ def read_training_state(path: Path) -> TrainingState:
     file = read_model_file(path)
     training = file.description.get("training")
     if not isinstance(training, dict):
-        raise ModelFileError(f"{path} is a model without the state of a training run; name a checkpoint.")
+        raise ModelFileError(f"{path} is a model without the state of a training run; give a checkpoint.")
     arrays = {k.removeprefix(STATE): v for k, v in file.tensors.items() if k.startswith(STATE)}
     return TrainingState(path, file, arrays, training)
 
@@ -216,7 +219,7 @@ def differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
     if name in DIGESTS and before != now:
         yield DIGESTS[name]
     elif isinstance(before, Mapping) and isinstance(now, Mapping):
-        # Settings of another problem, optimizer, model or cell are not to be compared.
+        # Settings of different classes cannot be compared.
         both = ((key, before.get(key), now.get(key)) for key in KINDS)
         kind = next((key for key, old, new in both if isinstance(old, str) and old != new), None)
         for key in {**before, **now} if kind is None else [kind]:

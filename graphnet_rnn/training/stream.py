@@ -80,7 +80,7 @@ class Stream(Problem):
     """
 
     item: ClassVar[str] = "step"
-    undivided: ClassVar[str] = "each step needs what the learner remembers of all before it"
+    undivided: ClassVar[str] = "each step depends on the state of the learner after all steps before it"
     objective: _Steps = field(init=False)
 
     learner: Learner
@@ -103,7 +103,8 @@ class Stream(Problem):
         self._inputs, self._targets = _sequences("inputs and targets", inputs, targets)
         if len(self._inputs) < self.every:
             raise DataError(
-                f"Stream: {len(self._inputs)} time steps are fewer than a step takes, {self.every}"
+                f"Stream: a step takes {self.every} time steps, but there are only {len(self._inputs)}; use a "
+                "smaller `every`"
             )
         self._weights = _weights(weights, len(self._inputs), self.every)
         self._valid: tuple[Array, Array] | None = None
@@ -121,7 +122,7 @@ class Stream(Problem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, FirstOrder):
             raise UsageError(
-                f"Stream: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}"
+                f"Stream: optimizer must be first-order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}"
             )
 
     def __len__(self) -> int:
@@ -171,7 +172,6 @@ class Stream(Problem):
 
 
 def _sequences(what: str, inputs: Any, targets: Any) -> tuple[Array, Array]:
-    """Returns two arrays of equal length."""
     try:
         x, t = np.asarray(inputs), np.asarray(targets)
     except ValueError as error:
@@ -188,11 +188,12 @@ def _weights(given: Any, time: int, every: int) -> Array:
         return np.ones(time)
     weights = checked_floats("Stream: weights", np.asarray(given), np.dtype("float64"))
     if weights.shape != (time,) or (weights < 0).any():
-        found = f"{list(weights.shape)} from {weights.min(initial=0):g}"
+        found = f"{list(weights.shape)} with the minimum {weights.min(initial=0):g}"
         raise DataError(f"Stream: weights must be {time} numbers >= 0, one for each time step, not {found}")
     used = weights[: time // every * every].reshape(-1, every).sum(axis=1)
     if not used.all():
         raise DataError(
-            f"Stream: step {np.argmin(used)} has no time step with a weight above 0; give `every` above {every}"
+            f"Stream: step {np.argmin(used)} has no time step with a weight above 0; increase `every`, which is "
+            f"{every}"
         )
     return weights

@@ -47,7 +47,7 @@ class SymbolSequences(Problem):
     def __init__(self, model: HMM, symbols: Any, valid: Any = None, shares: int = 1) -> None:
         if not isinstance(model, HMM):
             raise UsageError(f"SymbolSequences: model must be an HMM, not {model!r:.60}")
-        model.bits(symbols)  # raises what is wrong with them
+        model.bits(symbols)  # raises an error for invalid symbols
         self.model, self._symbols = model, np.asarray(symbols, np.int64)
         self._valid = None if valid is None else np.asarray(valid, np.int64)
         if self._valid is not None:
@@ -60,16 +60,16 @@ class SymbolSequences(Problem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, ExpectationMaximization):
             raise UsageError(
-                f"SymbolSequences: optimizer must be rnn.ExpectationMaximization(), not {optimizer!r:.60}; others "
-                "train hmm.unroll(..., tables='softmax') by rnn.minimize"
+                f"SymbolSequences: optimizer must be rnn.ExpectationMaximization(), not {optimizer!r:.60}; to use "
+                "another, minimize hmm.unroll(..., tables='softmax') by rnn.minimize"
             )
 
     def share(self, ranks: Ranks) -> None:
         """Shares each step among the processes of `ranks`. Raises UsageError if there are too few parts."""
         if ranks.size > self.shares:
             raise UsageError(
-                f"SymbolSequences: {ranks.size} processes cannot share sequences that are no more than {self.shares} "
-                "part(s); give shares, or start fewer"
+                f"SymbolSequences: {ranks.size} processes need at least as many shares; got {self.shares}. Increase "
+                "shares, or start fewer processes"
             )
         self.objective.ranks = ranks
 

@@ -1,4 +1,4 @@
-"""Language modelling: segments with carried states, or independent sequences of a text."""
+"""Language modeling: segments with carried states, or independent sequences of a text."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TextProblem(ObjectiveProblem):
         self.model = network
         self._random = gn.RandomSource(network.seed)
         self._sampler = Sampler(network) if self.sample else None
-        # Each lane reads as much context as the net sees in training before it is scored.
+        # Before scoring, each lane reads as much context as in training.
         enough = len(corpus.valid) > self.time + 1
         self._validated = Validated[Evaluation](network)
         self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
@@ -85,7 +85,8 @@ class TextProblem(ObjectiveProblem):
             )
         if network.vocabulary not in (None, corpus.vocabulary):
             raise UsageError(
-                "the network has another vocabulary than this text; make a Corpus with the network's vocabulary."
+                "the network has another vocabulary than this text; create the Corpus with "
+                "vocabulary=network.vocabulary."
             )
         if not network.predicts_symbols:
             raise UsageError(f"{name}: the network must read symbols and predict them")
@@ -102,7 +103,6 @@ class TextProblem(ObjectiveProblem):
         return {} if self._evaluator is None else {"accuracy": self._accuracy}
 
     def _accuracy(self) -> float:
-        """Returns the fraction of characters that are predicted as the most probable."""
         found = self._validated.now(self.validate)
         return math.nan if found is None else found.accuracy
 
@@ -158,10 +158,11 @@ class CarriedText(TextProblem):
         network = self.network
         if self.shares > 1 and self.clip_values is not None:
             raise UsageError(
-                "CarriedText: clip_values would mean another limit with shares; use clip_norm of the optimizer"
+                "CarriedText: clip_values must be None with several shares, which would change its limit; use "
+                "clip_norm of the optimizer"
             )
         if self.batch % self.shares:
-            raise UsageError(f"shares must divide the batch of {self.batch}; {self.shares} does not")
+            raise UsageError(f"shares must divide the batch size ({self.batch}); got {self.shares}")
         size = self.batch // self.shares
         self._lanes = [slice(start, start + size) for start in range(0, self.batch, size)]
         self._batches = Batches(self.corpus.train, self.time, self.batch, self.stride)
@@ -169,19 +170,17 @@ class CarriedText(TextProblem):
         self.items = self.batch * self.stride
         self._learned = network.initial_state == "learned"
         self.objective = self._objective_of("given", self.time - self.stride)
-        # Only the first piece of an epoch starts from the learned states, so only it trains them; and none before it
-        # has scored any of its steps.
+        # Only the first segment of an epoch starts from the learned states, so only it trains them; and no segment
+        # before it has scored any of its steps.
         self._first = self.objective
         if self._learned or self.stride < self.time:
             self._first = self._objective_of("learned" if self._learned else "given", 0)
         self._last = self.objective
-        #: The states before the next piece.
+        #: States before the next segment.
         self.carried: list[Array] = network.first_states(self.batch)
 
     def _objective_of(self, initial: str, unscored: int) -> Objective | BatchedObjective:
-        """Returns the objective of a segment, with its final states; its initial states are inputs if `initial` is
-        "given".
-        """
+        """Objective of a segment, with its final states; "given" makes its initial states inputs."""
         network = self.model
         lanes = self.batch // self.shares
         u = network.unroll(self.time, lanes, initial=initial, unscored=unscored, random=self._random)
@@ -199,8 +198,8 @@ class CarriedText(TextProblem):
     def share(self, ranks: Ranks) -> None:
         if ranks.size > self.shares:
             raise UsageError(
-                f"{ranks.size} processes cannot share a batch that is no more than {self.shares} part(s); give shares, "
-                f"a divisor of the batch, {self.batch}"
+                f"{ranks.size} processes need at least as many shares; got {self.shares}. Increase shares, to a "
+                f"divisor of the batch size ({self.batch})"
             )
         for objective in (self._first, self.objective):
             if isinstance(objective, BatchedObjective):
@@ -240,8 +239,7 @@ class CarriedText(TextProblem):
             self._carry(self._last.also_values)
 
     def _carry(self, parts: Mapping[int, Sequence[Array]]) -> None:
-        """Stores the final states of these parts of the lanes."""
-        assert parts, "a step has left no states"
+        assert parts, "the step returned no states"
         self.carried = [np.array(state) for state in self.carried]
         for number, states in parts.items():
             for state, found in zip(self.carried, states, strict=True):

@@ -124,7 +124,7 @@ class Trainer:
         self._average: Array | None = None if settings.average is None else self.theta.copy()
         self.progress, self.cost = Progress(), math.nan
         self._resumed, self._interruption = False, Interruption()
-        #: Whether some process was told to end.
+        #: True if any process received a signal to end.
         self._came = False
         self._stop_reason = ""
         self._counted = 0.0
@@ -137,12 +137,12 @@ class Trainer:
 
         Writes a checkpoint then, and also when a listener raises an exception.
         """
-        killed = f"of {self.ranks.size} processes one was killed, which ended the run; {self.folder.goes_on}"
+        killed = f"one of {self.ranks.size} processes was killed, which ended the run; {self.folder.goes_on}"
         with self.ranks.together(), self.ranks.witnessed(killed), contextlib.ExitStack() as stack:
             if self.ranks.size > 1:
                 run = {"epochs": self.settings.epochs, **self.description()}
                 require_same_run(self.ranks, self.problem, run, self.theta)
-            # Of the first alone; the others hear if it cannot be.
+            # Only the first process locks the folder; if it fails, all raise.
             files: list[RunWriter] = []
             self.ranks.of_first(lambda: files.append(stack.enter_context(self.folder.locked())))
             return self._run(files[0] if files else Onlooker(self.folder))
@@ -166,7 +166,7 @@ class Trainer:
         self._last_checkpoint, self._counted = clock.monotonic(), clock.process_time()
         with self._interruption:
             while not (progress.finished or self._came or self._stop_reason):
-                if progress.epoch_step and (spent := self._spent()):  # no more than when it was ended
+                if progress.epoch_step and (spent := self._spent()):  # the limits have not been raised
                     self._end_epoch(files, spent)
                 else:
                     self._run_epoch(files)
@@ -185,9 +185,8 @@ class Trainer:
         return outcome
 
     def _begin(self, files: RunWriter) -> Progress:
-        """Writes the first rows and checkpoint, or restores the newest checkpoint."""
         if self._resumed:
-            # What `resume` read was before the lock: another process may have trained on since.
+            # `resume` read the checkpoint before the lock: another process may have continued since.
             stored = self.ranks.of_first(self.folder.read_checkpoint)
             self._take_up(stored)
             files.cut_history(stored.training["history_size"], stored.training["history_digest"])
@@ -197,7 +196,7 @@ class Trainer:
                 self.problem.model.theta = self.problem.whole(np.asarray(self.theta))
         else:
             self.ranks.of_first(self.folder.require_new)
-            self.problem.compile()  # if that cannot be, the folder is as new
+            self.problem.compile()  # if it fails, nothing has been written
             self._checkpoint(files)
         if self.ranks.is_first and not self.folder.history_size():
             files.add_row({"event": "start", "unit": self.problem.unit_name, **self.description()})
@@ -217,7 +216,7 @@ class Trainer:
             try:
                 for each in self.listeners:
                     each.stepped(self, report)
-            except Exception as error:  # e.g. what it prints to has gone; the step is whole
+            except Exception as error:  # e.g. a closed terminal; the step is complete
                 failure = error
             ends = self._interruption.came or failure is not None
             due = clock.monotonic() - self._last_checkpoint > self.settings.checkpoint_seconds
@@ -227,12 +226,12 @@ class Trainer:
             )
             if flags:
                 self._checkpoint(files)
-            if flags & FAILED:  # of the first, whose listeners are the only ones
+            if flags & FAILED:  # in the first process, the only one with listeners
                 self.ranks.of_first(partial(_raise, failure))
             if flags & ENDS_NOW:
                 self._came = True
                 return
-            if flags & SPENT:  # of time one may have used up more than another
+            if flags & SPENT:  # processes may differ in used time
                 spent = self._spent() or CORE_SECONDS
         seconds = clock.monotonic() - started
         items = (progress.epoch_step - first_step) * self.problem.items
@@ -258,7 +257,6 @@ class Trainer:
         return CORE_SECONDS if out_of_time else ""
 
     def _rate(self) -> float:
-        """Returns the learning rate of the next step: the optimizer's, times the schedule's factor."""
         schedule, progress = self.settings.schedule, self.progress
         assert schedule is not None
         factor = schedule.now(progress.step, progress.epoch, progress.costs)
@@ -280,7 +278,7 @@ class Trainer:
         if self._average is not None and self.settings.average is not None:
             average_in(self._average, self.theta, self.settings.average, progress.step)
         self.cost = loss / problem.unit
-        # A step that reports more than its loss is one of few.
+        # Steps that report more than a loss are few and long, so each has a row.
         if progress.step % self.settings.log_every == 0 or type(report) is not Report:
             row = {
                 "event": "step",
@@ -300,8 +298,7 @@ class Trainer:
     def _end_epoch(self, files: RunWriter, spent: str) -> dict[str, Any]:
         """Validates, saves the model if it is the best so far, and returns the row of the history.
 
-        spent: the limit that is reached. Rows of an epoch that it cuts short belong to this end only: the last
-        checkpoint was before, and a run that resumes with a higher limit continues as if it had not stopped.
+        spent: the limit that is reached. A resumed run with a higher limit drops the rows of a partial epoch.
         """
         problem, progress = self.problem, self.progress
         done, whole = progress.epoch_step / len(problem), progress.epoch_step == len(problem)
@@ -325,7 +322,7 @@ class Trainer:
             "learning_rate": progress.rate,
             "best": best,
             "weight_norms": weight_norms(problem.model),
-            **self.ranks.of_first(self._measured),  # where it fails, the others hear
+            **self.ranks.of_first(self._measured),  # if it fails, all processes raise
             **(problem.row(progress.epoch) if self.ranks.is_first else {}),
         }
         files.add_row(row)
@@ -350,7 +347,6 @@ class Trainer:
         return row
 
     def _measured(self) -> dict[str, Any]:
-        """Returns the metrics of the present model."""
         found = {}
         for name, measure in self.metrics.items():
             value = measure()
@@ -360,7 +356,6 @@ class Trainer:
         return {"metrics": found} if found else {}
 
     def _write_best(self, files: RunWriter) -> None:
-        """Sets the model to the weights of the best epoch and saves it."""
         problem, progress = self.problem, self.progress
         problem.model.theta = self._best
         notes = {"epoch": progress.best_epoch, problem.judged or problem.measure: progress.best}
@@ -414,9 +409,8 @@ class Trainer:
         self._resumed = True
 
     def _take_up(self, stored: TrainingState) -> None:
-        """Restores the state of a checkpoint."""
         problem = self.problem
-        # Only the checkpoint has the origin of its weights.
+        # Only the checkpoint stores the origin of the weights.
         self.start = stored.start
         stored.require_same(self.description())
         numbers = stored.value("numbers", problem.numbers())
@@ -425,8 +419,8 @@ class Trainer:
         self.progress = Progress(**stored.value("progress", vars(Progress())))
         if self.progress.finished not in ("", *ENDS):
             raise ModelFileError(
-                f"{stored.path} says that the run ended by {shown(self.progress.finished)}, not by "
-                f"{' or '.join(ENDS)}: it is damaged, or of another version."
+                f"{stored.path} is damaged, or is of another version: the reason of its end must be "
+                f"{' or '.join(ENDS)}, not {shown(self.progress.finished)}."
             )
         problem.restore(stored.array, numbers)
         self._best = None
@@ -435,7 +429,7 @@ class Trainer:
         if self.progress.best_epoch:
             whole = np.asarray(problem.model.theta)
             self._best = self.weights.copy() if self._is_best else stored.array(BEST, whole)
-        if self.progress.finished in ("", *BUDGETS):  # more, or less, may have been asked for
+        if self.progress.finished in ("", *BUDGETS):  # the limits may have changed
             self.progress.finished = EPOCHS if self.progress.epoch >= self.settings.epochs else ""
             if not self.progress.finished and not self.progress.epoch_step:
                 self.progress.finished = self._spent()
@@ -447,7 +441,6 @@ def _raise(error: Exception | None) -> None:
 
 
 def _require_problem(problem: Any) -> None:
-    """Raises UsageError unless this is a complete Problem."""
     if not isinstance(problem, Problem):
         raise UsageError(
             "Trainer: problem must be a Problem, e.g. rnn.Arrays(net, x, y), rnn.Arrays(net, rnn.data.Sequences(x, y, "

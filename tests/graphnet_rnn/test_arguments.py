@@ -96,19 +96,19 @@ SETTLED = [
 
 TEXTS = [
     (lambda s=s: VOCABULARY.decode(s), DataError, ("decode: symbols", said))
-    for s, said in (([-1], "-1"), ([1.7], "1.7"), ([5], "the symbol 5 is out of range: symbols are 0 ... 2"),
+    for s, said in (([-1], "-1"), ([1.7], "1.7"), ([5], "symbols must be 0 ... 2; got 5"),
                     ("abc", "'abc'"), (None, "None"), ([[1]], "[1, 1]"))
 ] + [
     (lambda t=t: VOCABULARY.encode(t), DataError, ("encode: text", repr(t))) for t in (None, 3, b"")
 ] + [
-    (lambda: Vocabulary(None), DataError, ("vocabulary", "None")),
+    (lambda: Vocabulary(None), DataError, ("Vocabulary: characters", "None")),
     (lambda: Vocabulary.of(3), DataError, ("Vocabulary.of", "3")),
     (lambda: read(NET, None), UsageError, ("read: text", "None")),
     (lambda: read(NET, "a", context=3), UsageError, ("read: context", "3")),
     (lambda: cost_over_text(NET, 3), UsageError, ("cost_over_text: data", "3")),
     (lambda: Corpus([0], [0], [0], None), DataError, ("Corpus: vocabulary", "None")),
     (lambda: Corpus([0, 7], [0], [0], VOCABULARY), DataError, ("Corpus: train", "7", "0 ... 2")),
-    (lambda: Corpus.split(TEXT, valid="a"), DataError, ("validation ('a')",)),
+    (lambda: Corpus.split(TEXT, valid="a"), DataError, ("got 'a'",)),
     (lambda: Batches(np.zeros(9), 2, 2), DataError, ("Batches: symbols", "float64")),
     (lambda: Batches(np.ma.zeros(9, int), 2, 2), DtypeError, ("Batches: symbols", "masked")),
     (lambda: rnn.data.write_midi("m.mid", np.ma.zeros((3, 88))), DtypeError, ("write_midi: roll", "masked")),

@@ -46,7 +46,6 @@ def module_of(command: str) -> ModuleType:
 
 
 def _first_line(module: str) -> str:
-    """First line of a module's docstring, without an import."""
     found = find_spec(module)
     source = found.loader.get_source(module) if found and isinstance(found.loader, InspectLoader) else None
     return (ast.get_docstring(ast.parse(source or "")) or "").partition("\n")[0]
@@ -85,7 +84,7 @@ def make_parser(commands: Collection[str] | None = None) -> Parser:
 
 def _read(given: Sequence[str]) -> argparse.Namespace:
     """Options of a command line; `written` names those that are given explicitly, defaults included."""
-    asked = given[:1] in (["-h"], ["--help"])  # of all commands, whatever follows
+    asked = given[:1] in (["-h"], ["--help"])  # help of all commands
     parser = make_parser([] if asked else [word for word in given if not word.startswith("-")][:1])
     options, strange = parser.parse_known_args(given)
     (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
@@ -100,7 +99,7 @@ def _read(given: Sequence[str]) -> argparse.Namespace:
         for value in found if isinstance(found, list) else [found]:
             if isinstance(value, str) and not value.strip() and action.metavar not in TEXTS:
                 name = action.option_strings[0] if action.option_strings else action.dest
-                own.error(f"{name} is empty; say what it is, or leave it out")
+                own.error(f"{name} must not be empty; give a value, or leave it out")
     options.written = frozenset(written) - {"command"}
     return options
 
@@ -121,7 +120,7 @@ def main(arguments: Sequence[str] | None = None, imported: Callable[[], object] 
         print(f"{name}: {brief(str(message))}", file=sys.stderr)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        if not rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
+        if not rank_and_size()[0]:  # with mpiexec, only the first process prints
             say(message)
 
     try:
@@ -136,12 +135,12 @@ def main(arguments: Sequence[str] | None = None, imported: Callable[[], object] 
         if not rank_and_size()[0]:
             print("\ninterrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+    except BrokenPipeError:  # the reader of our output has ended, as with `| head`
         give_up_output()
         return 1
     except BaseException as error:
         read = options.command is not None
-        if options.debug or (not read and isinstance(error, SystemExit)):  # --help, or what cannot be read
+        if options.debug or (not read and isinstance(error, SystemExit)):  # --help, or invalid arguments
             raise
         say(in_words(error, options))
         give_up_output()

@@ -63,7 +63,7 @@ def fitting(words: Sequence[str], width: int, width_of: Callable[[str], int] = l
 def in_words(error: BaseException, options: argparse.Namespace) -> str:
     """Sentence for an error."""
     if isinstance(error, GraphnetError):
-        return str(error).removeprefix(f"{options.command}: ")  # which is said already
+        return str(error).removeprefix(f"{options.command}: ")  # the program's name contains it
     from graphnet_rnn.apps.cli.specs import error_text, own_line
 
     if isinstance(error, MemoryError):
@@ -74,12 +74,12 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
         what = f"{'standard output' if _takes_no_more() else 'something'} could not be written"
         return ": ".join([*(names or [what]), error.strerror or str(error)])
     own = own_line(error)
-    if own:  # of a cell's module, whose code is not ours
-        return f"{error_text(error)}{own}; --debug shows how it came about"
+    if own:  # in a module of the user's cell
+        return f"{error_text(error)}{own}; --debug shows the traceback"
     frames = traceback.extract_tb(error.__traceback__)
     line = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return (
-        f"unexpected {error_text(error)}{line}; --debug shows how it came about. If no code of your own is part of it, "
+        f"unexpected {error_text(error)}{line}; --debug shows the traceback. If no code of your own is part of it, "
         "please report it"
     )
 
@@ -88,9 +88,9 @@ def _takes_no_more() -> bool:
     """True if standard output fails; for errors without a file name."""
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):  # what was written is still held, and cannot be given on
+    except (OSError, ValueError):  # buffered output cannot be written
         return True
-    return getattr(sys.stdout, "write_through", False)  # PYTHONUNBUFFERED: nothing is held
+    return getattr(sys.stdout, "write_through", False)  # PYTHONUNBUFFERED: nothing is buffered
 
 
 def give_up_output() -> None:
@@ -98,5 +98,5 @@ def give_up_output() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError):  # no file, or closed by whoever used it
+        with contextlib.suppress(OSError, ValueError):  # not a file, or closed
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

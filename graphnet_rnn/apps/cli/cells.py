@@ -38,7 +38,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _usual(cell: type[Cell]) -> Cell:
-    """Cell with 128 units, unless it has several widths."""
     units = inspect.signature(cell).parameters.get("units")
     return cell() if units is None or isinstance(units.default, tuple) else cell(units=UNITS)
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    cells = [make_cell(text) for text in options.cells]  # all, before the first is checked for seconds
+    cells = [make_cell(text) for text in options.cells]  # create all, since checking one takes seconds
     for number, made in enumerate(cells):
         cell = type(made)
         print("\n" * (number > 0) + described(cell)[0])

@@ -70,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
     summary = {
         "exact": f"{found.attempts:,} attempts; the probability of the condition is at most {share:.3g}",
         "weighted": f"as good as {found.effective:.1f} independent samples; p(condition) is about {share:.3g}",
-        "beam": "no text is likelier than the first"
+        "beam": "no text is more probable than the first"
         if found.proved
-        else "the first may not be the likeliest; a wider beam may find a likelier one",
+        else "the first may not be the most probable; a wider beam may find a better one",
     }
     print(summary[found.method])
     return 0

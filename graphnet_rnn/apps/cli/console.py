@@ -130,7 +130,6 @@ class LiveCurve:
         ]
 
     def _caption(self, smoothed: float, width: int, blue: str, red: str, plain: str) -> str:
-        """Legend of the lines; less important words are left out if they do not fit."""
         words = [f"{blue}⠒{plain} training {smoothed:.3f}"]
         if self._epochs:
             words.append(f"{red}●{plain} validation {self._epochs[-1][1]:.3f}")
@@ -142,7 +141,6 @@ class LiveCurve:
 
 
 def _columns(line: str) -> int:
-    """Width of a line without its escape codes."""
     return len(re.sub(r"\x1b\[\d*m", "", line))
 
 
@@ -179,7 +177,6 @@ class Console(Listener):
         print(f"folder: {trainer.folder.path}  (Ctrl-C stops with a checkpoint)")
 
     def _recall(self, trainer: Trainer) -> None:
-        """Starts the curve of a resumed run with its history."""
         if self._curve is None:
             return
         from viz.charts.history import is_number, read_history

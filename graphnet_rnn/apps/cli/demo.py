@@ -93,7 +93,7 @@ def _show(folder: Path, seconds: float) -> int:
     trainer = Trainer(CarriedText(network, corpus), settings, folder, listeners=[Paced(seconds)])
     outcome = trainer.run()
     if outcome.reason == "interrupted":
-        print(f"stopped; {folder}/ holds what was made so far")
+        print(f"stopped; the files so far are in {folder}/")
         return 130
     files = [cell.name, unrolled.name, curve.name, "model.safetensors", "history.jsonl"]
     try:
@@ -128,11 +128,11 @@ def _fresh_folder(folder: Path) -> Iterator[Path]:
         and not marker.exists()
         and not (folder.is_dir() and all(map(_is_lock, folder.iterdir())))
     ):
-        raise UsageError(f"{folder} exists and was not made by the demo; name another with --out.")
+        raise UsageError(f"{folder} exists, and was not created by the demo; name another with --out.")
     folder.mkdir(parents=True, exist_ok=True)
-    busy = f"another demo runs in {folder} now; wait for it, or name another folder with --out."
+    busy = f"another demo is running in {folder}; wait for it, or name another folder with --out."
     with locked(marker, busy):
-        with RunFolder(folder).locked():  # a demo's run may have been taken up by `train --resume`
+        with RunFolder(folder).locked():  # `train --resume` may be using the run of a demo
             for path in [path for name in MADE for path in folder.glob(name) if path.is_file()]:
                 path.unlink()
         marker.touch()

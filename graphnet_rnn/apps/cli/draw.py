@@ -145,12 +145,11 @@ def _chart(figure: Figure, out: str) -> int:
 
 
 def _draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
-    """Draws one run as a chart of this kind (default: chosen from the run), or a comparison."""
     import viz
 
     for path in paths:
         if os.path.isdir(path) and not os.path.exists(os.path.join(path, "history.jsonl")):
-            raise UsageError(f"{path} is a folder without a run: there is no history.jsonl in it")
+            raise UsageError(f"{path} is a folder without a run: it has no history.jsonl")
     if len(paths) > 1 and kind not in (None, "curve"):
         raise UsageError(f"--chart {kind} shows one run, not {len(paths)}; name one, or leave --chart out")
     if kind == "samples":
@@ -176,7 +175,6 @@ def _draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    r"""Short names of runs, if they differ; bytes that are not text as \x.."""
     files = [Path(os.path.abspath(path)) for path in paths]
     folders = [f.parent if f.name == "history.jsonl" else f for f in files]
     names = [f.stem if f.suffix == ".jsonl" else f.name for f in folders]
@@ -188,7 +186,6 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def _draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme: str, time: int) -> str:
-    """Writes a picture; returns a message with its path and renderer."""
     import viz
 
     if shown == "explorer":
@@ -226,7 +223,7 @@ def _unrolled(network: Network, time: int) -> Unrolled:
 def _announce(time: int) -> None:
     if time > MANY_STEPS:
         warnings.warn(
-            f"{time:,} time steps take long to draw, and are hard to read; a smaller --time shows the same",
+            f"{time:,} time steps take long to draw, and are hard to read; use a smaller --time",
             stacklevel=2,
         )
 
@@ -238,7 +235,6 @@ def _saved(drawing: Drawing, out: str) -> str:
 
 
 def _dumped(network: Network, out: str, style: str, theme: str, time: int) -> str:
-    """Dumps the function of a training step: the cost and its gradient."""
     import viz
 
     if os.path.splitext(out)[1]:

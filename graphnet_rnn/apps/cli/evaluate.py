@@ -124,10 +124,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _judge(network: Network, options: argparse.Namespace) -> int:
-    """Evaluates on sequences other than text."""
     if Path(options.data).suffix.lower() not in ENDINGS:
         raise UsageError(
-            f"{options.model} has no vocabulary: it was not trained on text, but on sequences, which are in files of "
+            f"{options.model} has no vocabulary: it was trained on sequences, not on text; give a file that ends in "
             f"{', '.join(ENDINGS)}"
         )
     refuse(options.written - {*CHOICES, "model", "data", "cell", "debug"}, "applies only to texts")
@@ -169,7 +168,6 @@ def _excerpt(text: str, options: argparse.Namespace) -> slice:
 
 
 def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespace) -> None:
-    """Shows the excerpt from a cold start and, after earlier text, from a warm start."""
     import viz
 
     readings = {"cold start": read(network, text[excerpt], unknown=options.unknown)}

@@ -84,7 +84,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _torch_modules(network: Network, prefix: str = "rnn.", output_prefix: str = "linear.") -> str:
-    """Code of the torch modules that load the file."""
     kind, first = torch_kind(network), network.layers[0]
     (cell, *others), width = directions_of(first), first.widths[0]
     layers = f", num_layers={len(network.layers)}" if len(network.layers) > 1 else ""
@@ -107,7 +106,6 @@ def _named(prefix: str) -> str:
 
 
 def _onnx_signature(network: Network, initial: str = "given", lengths: bool = False, **sizes: Any) -> str:
-    """Inputs and outputs of the ONNX model."""
     states = [f"{state.name}{l}" for l, cell in enumerate(network.layers) for state in cell.states]
     inputs = [
         "x",

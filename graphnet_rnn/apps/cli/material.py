@@ -110,8 +110,8 @@ def choice_for(network: Network, options: argparse.Namespace) -> Choice:
         return choice
     if choice.inputs and len(choice.inputs) != len(known.inputs):
         raise UsageError(
-            f"--inputs: {len(choice.inputs)} columns cannot stand for the {len(known.inputs)} that the network reads: "
-            f"{in_brief(', '.join(known.inputs))}"
+            f"--inputs must name {len(known.inputs)} columns, for those that the network reads "
+            f"({in_brief(', '.join(known.inputs))}); got {len(choice.inputs)}"
         )
     return replace(choice, inputs=choice.inputs or known.inputs, targets=choice.targets or known.targets)
 
@@ -200,10 +200,14 @@ class TextMaterial(Material):
         gradient, curvature = _gradient_batches(options), _curvature_batches(options)
         if gradient is None:
             if options.unscored:
-                raise UsageError("--unscored is for independent sequences; also give --gradient-batches")
+                raise UsageError(
+                    "--unscored applies only to independent sequences; also give --gradient-batches"
+                )
             return CarriedText(network, self.corpus, **self.settings(CarriedText))
         if options.stride is not None:
-            raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
+            raise UsageError(
+                "--stride applies only to segments with carried states; leave it out with --gradient-batches"
+            )
         batches: dict[str, Any] = {"gradient_batches": gradient, "curvature_batches": curvature}
         return DrawnText(network, self.corpus, **self.settings(DrawnText, **batches))
 
@@ -252,8 +256,8 @@ def _texts(options: argparse.Namespace, vocabulary: Vocabulary | None) -> Corpus
     ):
         if file and len(part) <= options.time + 1:
             raise UsageError(
-                f"{option} {file} has {len(part)} character(s), and none is scored that has not --time = "
-                f"{options.time} before it; give a longer text, or leave it out"
+                f"{option} {file} has {len(part)} character(s), but the first --time = {options.time} are not "
+                "scored; give a longer text, or leave it out"
             )
     return corpus
 
@@ -280,8 +284,8 @@ def _curvature_batches(options: argparse.Namespace) -> int | None:
     curved = optimizer_class(options.optimizer).curved
     if given is not None and (gradient is None or not curved):
         raise UsageError(
-            f"--curvature-batches is for independent sequences (--gradient-batches) and optimizers that ask for the "
-            f"curvature, not for --optimizer {options.optimizer}" + (" with --stride" if curved else "")
+            "--curvature-batches applies only to independent sequences (--gradient-batches) and optimizers that "
+            f"use curvature, not to --optimizer {options.optimizer}" + (" with --stride" if curved else "")
         )
     return max(1, gradient // 4) if given is None and gradient is not None and curved else given
 
@@ -337,7 +341,6 @@ class FileMaterial(Material):
         return None
 
     def _scaling(self, train: Sequences) -> Scaling | None:
-        """Standardization, if any number needs it."""
         found = Scaling.of(train)
         found = found if self.loss == "squared" else replace(found, outputs=None)
         return None if found == Scaling() else found
@@ -390,7 +393,6 @@ def _likely_loss(data: Sequences) -> str:
 
 
 def _fitting_loss(data: Sequences, loss: str) -> Sequences:
-    """Floating-point targets for a squared loss, with a last axis for single targets."""
     t = data.targets
     if loss in VALUE_LOSSES:
         if t.ndim == 1 + bool(data.by_step):
@@ -405,18 +407,18 @@ def _largest(array: Array) -> int:
 
 def _outputs(targets: Array, loss: str) -> int:
     if loss in SEQUENCE_LOSSES:
-        return _largest(targets) + 2  # and the blank
+        return _largest(targets) + 2  # one more for the blank
     if loss != "softmax":
         return int(targets.shape[-1])
     if targets.dtype.kind not in "iu":
         raise UsageError(
-            "--loss softmax: targets must be classes, whole numbers from 0 on, one for each step or case; "
-            "say --loss squared for other numbers"
+            "--loss softmax: targets must be classes, whole numbers from 0 on, one for each step or case; use "
+            "--loss squared for other numbers"
         )
     count = _largest(targets) + 1
     if count > max(FEW_CLASSES, targets.size):
         raise UsageError(
-            f"the targets are whole numbers up to {count - 1:,}, which makes {count:,} classes of {targets.size:,} "
-            "targets; number the classes from 0 on, or say --loss squared"
+            f"the targets are whole numbers up to {count - 1:,}, which makes {count:,} classes for {targets.size:,} "
+            "targets; number the classes from 0 on, or use --loss squared"
         )
     return count

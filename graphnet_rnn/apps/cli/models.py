@@ -41,8 +41,8 @@ def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = 
         odd = np.size(array) - np.count_nonzero(np.isfinite(array))
         if odd:
             raise ModelFileError(
-                f"{path}: {odd:,} of the {np.size(array):,} numbers of the weight {name} are nan or infinite, so it "
-                "predicts nothing; take an earlier model, or train anew."
+                f"{path}: {odd:,} of the {np.size(array):,} numbers of the weight {name} are nan or infinite, so "
+                "the model cannot predict; use an earlier model, or train again."
             )
     return network_of(file, path, cells)
 
@@ -53,7 +53,7 @@ def network_to_begin_with(options: argparse.Namespace) -> Network | None:
     Raises UsageError for options that the model fixes, ModelFileError for a file that is not a model.
     """
     if options.resume:
-        with warnings.catch_warnings(action="ignore"):  # that equations have changed is an error later on
+        with warnings.catch_warnings(action="ignore"):  # changed equations raise an error later
             return load_finite(str(RunFolder(options.resume).read_checkpoint().path), options.cell)
     if options.start is None:
         return None
@@ -64,8 +64,8 @@ def network_to_begin_with(options: argparse.Namespace) -> Network | None:
     if strange:
         names = ", ".join("--" + name.replace("_", "-") for name in sorted(strange))
         raise UsageError(
-            f"--start takes the network that {options.start} holds, so leave out {names}; it may be trained with "
-            "another --dropout, --recurrent-dropout, --variational and --seed"
+            f"--start uses the network in {options.start}, so leave out {names}; you may change --dropout, "
+            "--recurrent-dropout, --variational and --seed"
         )
     others = {name: getattr(options, name) for name in TRAINED if name in options.written}
     return load_finite(options.start, options.cell, others)

@@ -21,10 +21,8 @@ __all__ = ["Parser", "add_cell", "add_model", "add_settings", "free_settings", "
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, and keeps the line breaks of examples."""
-
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        # "(default: None)" tells a reader nothing; 0, which is equal to False, does.
+        # "(default: None)" is not informative; 0, though equal to False, is.
         nothing = action.default is None or action.default is False or action.default == ""
         return action.help if nothing else super()._get_help_string(action)
 
@@ -38,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints one line with a hint at --help, instead of a long usage."""
-        if rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
+        if rank_and_size()[0]:  # with mpiexec, only the first process prints
             self.exit(2)
         self.exit(2, f"{self.prog}: {brief(on_one_line(message))}; see {self.prog} --help\n")
 
@@ -109,7 +107,7 @@ def refuse(strange: Iterable[str], why: str) -> None:
 def _declared(kind: type) -> list[Field[Any]]:
     from graphnet_rnn.settings import (
         declared_settings,
-    )  # with NumPy, which --help of all commands does without
+    )  # imports NumPy, which --help of all commands avoids
 
     return declared_settings(kind)
 

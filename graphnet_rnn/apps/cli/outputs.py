@@ -54,7 +54,7 @@ def require_apart(outputs: Mapping[str, str | None], inputs: Mapping[str, str | 
                 raise UsageError(f"{option} {path} would overwrite the {name}; name another file.")
         for other, before in written.items():
             if _same_file(path, before):
-                raise UsageError(f"{other} and {option} are the same file, {path}; name two")
+                raise UsageError(f"{other} and {option} are the same file, {path}; name two different files")
         written[option] = path
 
 
@@ -75,10 +75,8 @@ def require_ending(
         head = file.read(HEAD)
     theirs = ending in OURS and not any(mark in head for mark in OURS[ending])
     if head and (theirs or MODEL in head):
-        found = "is a graphnet model" if MODEL in head else f"is no {ending} that this program wrote"
-        raise UsageError(
-            f"{option} {path}: this file is there already, and {found}; name another, or remove it"
-        )
+        found = "is a graphnet model" if MODEL in head else f"is not a {ending} file of this program"
+        raise UsageError(f"{option} {path}: this file already exists and {found}; name another, or remove it")
 
 
 def require_file(option: str, path: str) -> None:
@@ -88,14 +86,14 @@ def require_file(option: str, path: str) -> None:
     if kind:
         raise UsageError(f"{option} {path}: this is {kind}; name a file")
     if not place.parent.is_dir():
-        raise UsageError(f"{option} {path}: there is no folder {place.parent}; make it first")
+        raise UsageError(f"{option} {path}: there is no folder {place.parent}; create it first")
 
 
 def require_folder_of(option: str, path: str, mark: str) -> None:
     """Raises UsageError for a folder that is not empty and lacks this file."""
     if os.path.isdir(path) and os.listdir(path) and not os.path.isfile(os.path.join(path, mark)):
         raise UsageError(
-            f"{option} {path}: this folder is there already, and has no {mark} in it; name another, or an empty one"
+            f"{option} {path}: this folder already exists and contains no {mark}; name another, or an empty one"
         )
 
 
@@ -106,7 +104,6 @@ def write_rows(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _same_file(one: str, other: str) -> bool:
-    """True if two paths are the same file, which may be missing."""
     try:
         return os.path.samefile(one, other)  # by another link, too
     except OSError:

@@ -61,7 +61,6 @@ def _number(value: float) -> float | None:
 
 
 def _flight(entry: Entry) -> str:
-    """Flight recorder that `train` has drawn, if the optimizer reports steps."""
     picture = entry.run / "flight.png"
     if not picture.exists():
         return ""
@@ -77,7 +76,6 @@ def _pictures(entries: list[Entry]) -> dict[str, str]:
 
 @cache
 def _picture(cell: str) -> str:
-    """SVG of a cell; "" for a cell with more than a number of units, and without Graphviz."""
     import viz
 
     try:
@@ -129,7 +127,7 @@ class WritingPage(Loopback):
         self.desk, self.document, self._sure = desk, document, False
         desk.listener = lambda view: self.changed()
 
-    # -- what the page asks --------------------------------------------------------------------
+    # -- requests of the page ------------------------------------------------------------------
 
     def page(self) -> str:
         """HTML page in one file."""
@@ -192,6 +190,6 @@ class WritingPage(Loopback):
         except GraphnetError as error:
             changed = self.document.path is not None and isinstance(error, UsageError)
             self._sure = changed
-            raise UsageError(f"{error}{'; save again to write over it' if changed else ''}") from None
+            raise UsageError(f"{error}{'; save again to overwrite it' if changed else ''}") from None
         self._sure = False
         self.desk.saved(text)

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--out", options.out, KINDS, "the name of predictions")
     network = load_finite(options.model, options.cell)
     if network.vocabulary is not None:
-        raise UsageError(f"{options.model} writes text: see the command sample")
+        raise UsageError(f"{options.model} is a model of text; use the command sample")
     x, lengths = read_inputs(options.data, choice_for(network, options))
     outputs, _ = run_network(network, x, lengths=lengths)
     found = _meant(network, outputs)
@@ -66,7 +66,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _meant(network: Network, outputs: Array) -> dict[str, Array]:
-    """Predictions from outputs, by the loss."""
     if network.loss == "squared":
         return {"prediction": outputs}
     if network.loss == "sigmoid":

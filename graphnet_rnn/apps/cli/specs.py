@@ -112,7 +112,7 @@ class _Expression(NamedTuple):
             if each.arg is None:
                 raise UsageError(f"{quoted(self.text)}: write settings one by one, name=value")
             if each.arg in named:
-                raise UsageError(f"{quoted(self.text)} says {each.arg} twice; leave out one")
+                raise UsageError(f"{quoted(self.text)} sets {each.arg} twice; leave out one")
             named[each.arg] = self.value(each.value)
         return [self.value(each) for each in call.args], named
 
@@ -139,8 +139,8 @@ class _Expression(NamedTuple):
             words = [name for name, each in self.known.items() if isinstance(each, str)]
             other = f", or one of {', '.join(words)}" if words else f", or a {self.what} with parentheses"
             raise UsageError(
-                f"{quoted(self.text)}: {_written(node)} is no setting; one is a number, a 'word' in quotes, None, "
-                f"True, False, a tuple or dict of these{other if self.known else ''}"
+                f"{quoted(self.text)}: {_written(node)} is not a setting; a setting is a number, a 'word' in "
+                f"quotes, None, True, False, a tuple or dict of these{other if self.known else ''}"
             ) from None
 
 
@@ -167,9 +167,9 @@ def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any])
         return kind(*arguments, **named)
     except (GraphnetError, MemoryError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # whatever the user's __init__ raises is told, with its line
+    except BaseException as error:  # the user's __init__ may raise anything
         line = line_of(error, inspect.getfile(kind))
-        raise UsageError(f"{name} cannot be made: {error_text(error)}{line}") from error
+        raise UsageError(f"{name} cannot be created: {error_text(error)}{line}") from error
 
 
 def _usage(kind: Callable[..., Any]) -> str:
@@ -202,7 +202,7 @@ def _written(node: ast.expr) -> str:
     try:
         return quoted(ast.unparse(node))[1:-1]
     except RecursionError:
-        return "what is nested so deeply"
+        return "an expression that is nested too deeply"
 
 
 # -- cells -----------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def find_cell(text: str) -> type[Cell]:
     if not where and name.endswith(".py"):
         found = " or ".join(f"{name}:{cell}" for cell in _cells(_load(name)) if cell not in ALL)
         raise UsageError(
-            f"{name} is a file; " + (f"say which cell: {found}." if found else "it holds no cell.")
+            f"{name} is a file; " + (f"choose a cell: {found}." if found else "it holds no cell.")
         )
     if where:
         cells = _cells(_load(where))
@@ -223,9 +223,9 @@ def find_cell(text: str) -> type[Cell]:
         return cells[name]
     if name not in ALL and ("/" in name or name.endswith(".safetensors") or os.path.isfile(name)):
         raise UsageError(
-            f"{name} is no cell{'' if os.path.exists(name) else ', and there is no such file'}; give a model file "
-            "(.safetensors), a run (its folder, or its history.jsonl), the name of a cell (`graphnet-rnn cells` lists "
-            "them), or one of a file of your own, my_cells.py:MyCell."
+            f"{name} is not a cell{'' if os.path.exists(name) else ', and there is no such file'}; give a model "
+            "file (.safetensors), a run (its folder, or its history.jsonl), the name of a cell (`graphnet-rnn "
+            "cells` lists them), or a cell in a file of your own, my_cells.py:MyCell."
         )
     return among(name, ALL, "cell", " Your own: my_cells.py:MyCell")
 
@@ -302,7 +302,7 @@ def _load(where: str) -> ModuleType:
             raise UsageError(f"there is no file {where} of Python code.")
         key = f"{path.resolve()} {path.stat().st_mtime_ns}"
     if key not in _loaded:
-        # At the end of the path: a file of the user's that is called like a standard module must not hide it.
+        # At the end of the path: a file of the user must not hide a standard module of the same name.
         folder = str(path.resolve().parent if where.endswith(".py") else Path.cwd())
         if folder not in sys.path:
             sys.path.append(folder)
@@ -310,14 +310,14 @@ def _load(where: str) -> ModuleType:
             _loaded[key] = _run_file(path) if where.endswith(".py") else importlib.import_module(where)
         except (UsageError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # whatever the user's file raises is told, with its line
+        except BaseException as error:  # the user's file may raise anything
             line = line_of(error, where)
             raise UsageError(f"{where} cannot be imported: {error_text(error)}{line}") from error
     return _loaded[key]
 
 
 def _run_file(path: Path) -> ModuleType:
-    # "my_cells.py" is a name that no import asks for, so that a file called random.py is not taken for the module.
+    # Registered as "my_cells.py", which is never imported: a file random.py must not replace the module random.
     spec = importlib.util.spec_from_file_location(path.name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
@@ -399,7 +399,9 @@ def make_optimizer(
         if value is None:
             continue
         if name not in own:
-            raise UsageError(f"{option} is not for --optimizer {text}, which has no such setting")
+            raise UsageError(
+                f"{option} does not apply to --optimizer {text}, which has no such setting; leave it out"
+            )
         if name in named:
             raise UsageError(f"{option} {value:g} and {quoted(text)} both set {name}; leave out one")
         named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
@@ -416,14 +418,16 @@ def make_schedule(text: str) -> Schedule:
     reader = _Expression(text, EXAMPLE_OF_SCHEDULE, SCHEDULES, "schedule")
     found = reader.value(reader.parsed(text))
     if not isinstance(found, Schedule):
-        raise UsageError(f"{quoted(text)} is no schedule; one is e.g. {EXAMPLE_OF_SCHEDULE!r}")
+        raise UsageError(f"{quoted(text)} is not a schedule; an example: {EXAMPLE_OF_SCHEDULE!r}")
     return found
 
 
 def require_rate(optimizer: Optimizer, text: str) -> None:
     """Raises UsageError for an optimizer without a learning rate."""
     if not hasattr(optimizer, "rate"):
-        raise UsageError(f"--schedule multiplies the learning rate, and --optimizer {text} has none")
+        raise UsageError(
+            f"--schedule multiplies the learning rate, but --optimizer {text} has none; leave it out"
+        )
 
 
 def is_schedule(text: str) -> bool:

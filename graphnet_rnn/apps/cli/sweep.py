@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     recipe, folder = _what_and_where(options)
     if options.only_report and options.serve:
         raise UsageError(
-            "--serve shows a sweep that trains, and --only-report trains none; --html writes the page"
+            "--serve shows a sweep during training, but --only-report does not train; write the page with --html"
         )
     if options.only_report and not Path(folder).exists():
         raise UsageError(f"there is no sweep in {folder} to report")
@@ -155,25 +155,23 @@ def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
 
 
 def _announce_code(sweep: Sweep) -> None:
-    """Prints files of Python code that the runs import."""
     cell = sweep.recipe.settings.get("cell")
     named = cell.values if isinstance(cell, Values) else (cell,)
     files = dict.fromkeys(
         where for name in named if isinstance(name, str) and (where := parts_of(name).where)
     )
     if files:
-        words = f"the recipe names cells of {', '.join(files)}: the runs import that, which runs its code"
+        words = f"the recipe uses cells of {', '.join(files)}; the runs import and execute this code"
         print(f"graphnet-rnn sweep: {brief(on_one_line(words))}", file=sys.stderr)
 
 
 def _parallel(given: str | None) -> dict[str, Any] | None:
-    """Argument `parallel` of Sweep."""
     if given is None:
         return None
     example = "dask(scheduler_host='tcp://10.0.0.1:8786')"
     unnamed, named = read_settings(given, example)
     if unnamed:
-        raise UsageError(f"--parallel {quoted(given)}: say which setting it is, as in {example}")
+        raise UsageError(f"--parallel {quoted(given)}: name the setting, as in {example}")
     return {"backend": parts_of(given).name, **named}
 
 

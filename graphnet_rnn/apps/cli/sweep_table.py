@@ -38,8 +38,8 @@ class SweepTable:
         entries = sweep.book.look()
         self._ended = {entry.name for entry in entries if entry.state in ENDS}
         self._begun, self._before = clock(), self._over(entries)
-        many = "as many as there is room for" if sweep.workers < 0 else sweep.workers
-        before = f"; {len(self._ended):,} had ended, the sweep goes on" if self._ended else ""
+        many = "as many as possible" if sweep.workers < 0 else sweep.workers
+        before = f"; {len(self._ended):,} have ended, the sweep is resumed" if self._ended else ""
         print(f"{_runs(len(entries))} in {sweep.book.folder}, {many} at a time{before}", flush=True)
         self._draw()
 
@@ -89,7 +89,6 @@ class SweepTable:
         return sorted(going, key=lambda entry: entry.name)
 
     def _stands(self, entries: Sequence[Entry], width: int) -> str:
-        """Last line; less important words are left out if they do not fit."""
         known = [entry for entry in entries if math.isfinite(entry.best)]
         words = [f"{len(self._ended):,} of {_runs(len(entries))} ended"]
         if known:

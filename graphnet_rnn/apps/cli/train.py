@@ -176,7 +176,6 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_steps(parser: argparse.ArgumentParser) -> None:
-    """Adds options of training that are not settings of problems or of Training."""
     add = parser.add_argument
     add_optimizer(parser, "adam", "'hf(structural=0.1)'", default_rates())
     add(
@@ -206,7 +205,7 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
     console = Console(options.quiet, live=not options.no_live)
     new = _missing(Path(given or "runs"))
     trainer = make_trainer(settings, given or "runs", console, ranks)
-    if not given:  # now that nothing is wrong with the arguments
+    if not given:  # after all arguments are checked
         trainer.folder = RunFolder(ranks.of_first(lambda: _new_folder(settings)))
         new = [trainer.folder.path, *new]
     if options.resume:
@@ -214,12 +213,12 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
         if trainer.progress.finished and not options.quiet:
             more = {"steps": "--steps", "core seconds": "--core-seconds"}
             print(
-                f"this run has ended; to go on, give more {more.get(trainer.progress.finished, '--epochs')}"
+                f"this run has ended; to continue it, increase {more.get(trainer.progress.finished, '--epochs')}"
             )
     try:
         outcome = trainer.run()
     except BaseException:
-        for folder in new:  # goes where nothing was written into it
+        for folder in new:  # removes folders that are still empty
             with contextlib.suppress(OSError):
                 folder.rmdir()
         raise
@@ -249,7 +248,6 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
 
 
 def _tested(trainer: Trainer) -> str:
-    """Message with the test score of the best model."""
     problem = trainer.problem
     if not isinstance(problem, TextProblem):
         return ""
@@ -277,9 +275,7 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     where = _require_files(kept)
     if where and "cell" not in options.written:
         whole = str(Path(where).absolute()) if where.endswith(".py") else where
-        words = (
-            f"{options.resume} was begun with the cell {kept.cell}: importing {whole}, which runs its code"
-        )
+        words = f"{options.resume} was started with the cell {kept.cell}: importing {whole}, which executes its code"
         print(f"graphnet-rnn train: {brief(on_one_line(words))}", file=sys.stderr)
     elif "cell" in options.written:
         _require_same_cell(checkpoint, kept)
@@ -287,7 +283,6 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def _kept_arguments(path: Path, stored: Mapping[str, Any]) -> argparse.Namespace:
-    """Arguments in a checkpoint; raises ModelFileError if they are not valid."""
     parser, words = Parser(exit_on_error=False), []
     add_arguments(parser)
     for action in parser._actions:
@@ -298,27 +293,25 @@ def _kept_arguments(path: Path, stored: Mapping[str, Any]) -> argparse.Namespace
     try:
         kept = parser.parse_args(words)
     except argparse.ArgumentError as error:
-        raise ModelFileError(f"{path} keeps what cannot be: {on_one_line(str(error))}") from None
+        raise ModelFileError(
+            f"{path} is damaged: its arguments are invalid: {on_one_line(str(error))}"
+        ) from None
     # Runs of versions without it had no scaling.
     kept.data, kept.no_scaling = stored.get("data"), stored.get("no_scaling", True) is True
     if not isinstance(kept.data, str | None):
-        raise ModelFileError(f"{path} keeps {shown(kept.data)} for the data, which cannot be.")
+        raise ModelFileError(f"{path} is damaged: its data must be a path or None, not {shown(kept.data)}.")
     return kept
 
 
 def _require_same_cell(checkpoint: TrainingState, kept: argparse.Namespace) -> None:
-    """Raises UsageError for another cell than that of the run."""
     run = checkpoint.training["run"]
     layers = [make_cell(kept.cell, kept.units).description()] * kept.layers
-    if kept.start is None:  # else the checkpoint's own network goes on
+    if kept.start is None:  # otherwise the network comes from the checkpoint
         checkpoint.require_same({**run, "model": {**run["model"], "layers": layers}})
 
 
 def _require_files(kept: argparse.Namespace) -> str:
-    """Raises UsageError for a moved file of a resumed run, with the option that gives its new place.
-
-    Returns the place of the cell if it is the user's.
-    """
+    """Raises UsageError for a missing file of a resumed run; returns the place of the cell if it is the user's."""
     where, cell, settings = parts_of(kept.cell or "")
     files: dict[str, str | None] = {name: getattr(kept, name) for name in FILES}
     files["cell"] = where if where.endswith(".py") else None
@@ -327,16 +320,15 @@ def _require_files(kept: argparse.Namespace) -> str:
             moved = f"FOLDER/{Path(file).name}"
             anew = {"data": moved, "cell": f"--cell {shlex.quote(f'{moved}:{cell}{settings}')}"}
             words = (
-                f"there is no file {file} here, which the run was begun with; resume it from the folder where it was "
-                f"begun, or say where the file is: train --resume {shlex.quote(kept.resume)} "
-                f"{anew.get(name, f'--{name} {moved}')}"
+                f"there is no file {file} here, with which the run was started; resume the run from the folder "
+                "where it was started, or give the new place of the file: train --resume "
+                f"{shlex.quote(kept.resume)} {anew.get(name, f'--{name} {moved}')}"
             )
             raise UsageError(on_one_line(words))
     return where
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
-    """Raises an error for options that must not change on resume."""
     changed = options.written - FREE_ON_RESUME
     if changed:
         names = ", ".join("--" + k.replace("_", "-") for k in sorted(changed))
@@ -352,8 +344,8 @@ def make_trainer(
     """Trainer from the arguments."""
     if options.sample > LONGEST_SAMPLE:
         raise UsageError(
-            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
-            "after each epoch; the command `sample` writes longer texts"
+            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}, since the history "
+            "stores one sample for each epoch; the command `sample` writes longer texts"
         )
     begun = network_to_begin_with(options)
     if begun is None:
@@ -379,9 +371,7 @@ def make_trainer(
         stopping=None if options.no_early_stopping else EarlyStopping(),
         **given_settings(Training, options),
     )
-    if (
-        options.threads is None and ranks.size > 1
-    ):  # no note: there may be another number of processes next time
+    if options.threads is None and ranks.size > 1:  # no warning: the number of processes may change on resume
         options = argparse.Namespace(**{**vars(options), "threads": ranks.threads})
         material.options = options
     require_unclipped(f"--optimizer {options.optimizer}", options.clip_values or None, optimizer)
@@ -425,14 +415,11 @@ def _new_folder(options: argparse.Namespace) -> Path:
             number += 1
             folder = base.with_name(f"{base.name}-{number}")
         except OSError as error:
-            raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+            raise SaveError(f"the folder {folder} cannot be created: {error.strerror}.") from None
 
 
 def _draw_curve(folder: RunFolder) -> list[str]:
-    """Saves the learning curve, and the flight recorder if steps report more than a loss; returns messages.
-
-    Prints a warning if a chart cannot be drawn; `draw` can draw it later.
-    """
+    """Saves the learning curve, and the flight recorder if steps report more than a loss; returns messages."""
     import viz
     from viz.charts.history import has_flight, read_history
 

@@ -79,7 +79,7 @@ def page(view: View, rows: int, columns: int, known: str, scale: str | None = No
     pieces.append(("[SetCursorPosition]", ""))
     if view.suggestion:
         pieces.append(("class:suggestion", view.suggestion))
-    pieces.append(("", " "))  # what the cursor stands on
+    pieces.append(("", " "))  # place of the cursor
     return pieces
 
 
@@ -118,7 +118,6 @@ def _style(character: str, nats: float | None, known: str, scale: str | None) ->
 
 @cache
 def _styles(scale: str) -> list[str]:
-    """Style for each level of probability."""
     from viz.text import SCALES, palette
 
     return [f"bg:{colour} fg:{SCALES[scale].ink}" for colour in palette(SCALES[scale])]
@@ -197,13 +196,13 @@ class Typewriter:
 
     def _end(self) -> None:
         if self.application.is_running:
-            with contextlib.suppress(Exception):  # it ends already
+            with contextlib.suppress(Exception):  # it is ending already
                 self.application.exit()
 
     def _seen(self, view: View) -> None:
         self.application.invalidate()
 
-    # -- what is seen --------------------------------------------------------------------------
+    # -- the picture ---------------------------------------------------------------------------
 
     def _layout(self) -> Layout:
         asking = Condition(lambda: bool(self._asks))
@@ -232,7 +231,6 @@ class Typewriter:
 
     @property
     def _view(self) -> View:
-        """View for all parts of a frame."""
         if self._frame[0] != self.application.render_counter:
             self._frame = self.application.render_counter, self.desk.view
         return self._frame[1]
@@ -274,7 +272,7 @@ class Typewriter:
 
         @keys.add(Keys.Any, filter=writing)
         def _(event: KeyPressEvent) -> None:
-            if event.data.isprintable():  # other keys have names, and no letter
+            if event.data.isprintable():  # other keys have names
                 self._begin("")
                 desk.type(event.data)
 
@@ -292,7 +290,6 @@ class Typewriter:
             order()
 
     def _begin(self, key: str) -> None:
-        """Handles a key press: clears the message, and counts presses that need confirmation."""
         self.message = ""
         if TWICE.get(key) != self._sure:
             self._sure = ""
@@ -329,7 +326,7 @@ class Typewriter:
             self.document.save(text, over=self._sure == "save")
         except GraphnetError as error:
             changed = isinstance(error, UsageError)
-            self.message = f"{error}{'; ^S again writes over it' if changed else ''}"
+            self.message = f"{error}{'; ^S again overwrites it' if changed else ''}"
             self._sure = "save" if changed else ""
         else:
             self._sure, self.message = "", f"saved {self.document.path}"
@@ -340,7 +337,7 @@ class Typewriter:
         assert document.path is not None
         self.document = document
         if document.path.exists():
-            self._sure, self.message = "save", f"{document.path} is there already; ^S again writes over it"
+            self._sure, self.message = "save", f"{document.path} already exists; ^S again overwrites it"
         else:
             self._save()
 
@@ -352,7 +349,7 @@ class Typewriter:
             self._sure = ""
             self._loop.call_soon_threadsafe(self._ask, "open: ", self._read)
         else:
-            self._sure, self.message = "open", "the text is not saved: ^S saves it, ^O again drops it"
+            self._sure, self.message = "open", "the text is not saved: ^S saves it, ^O again discards it"
 
     def _read(self, name: str) -> None:
         try:

@@ -63,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
     if "theme" in options.written and not options.colour:
         raise UsageError("--theme needs --colour")
     if options.html and (options.colour or "theme" in options.written):
-        raise UsageError("--colour and --theme are for the terminal; the page of --html has a button")
+        raise UsageError(
+            "--colour and --theme apply only to the terminal; on the page of --html, use its button"
+        )
     if not options.html:
         _require_terminal()
     if options.file is None and options.model is not None and not options.model.endswith(".safetensors"):
@@ -82,14 +84,14 @@ def run(options: argparse.Namespace) -> int:
 def _require_terminal() -> None:
     if importlib.util.find_spec("prompt_toolkit") is None:
         raise UsageError(
-            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet-rnn[writer]'; "
-            "--html does without"
+            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet-rnn[writer]'. "
+            "Or use --html, which does not need it"
         )
     for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):
         if stream is None or not stream.isatty():
             raise UsageError(
-                f"standard {name} is not a terminal; --html writes in a browser, and "
-                "`graphnet-rnn sample MODEL --warm-up TEXT` goes on with a text by itself"
+                f"standard {name} is not a terminal; use --html to write in a browser, or `graphnet-rnn sample "
+                "MODEL --warm-up TEXT` to continue a text without a terminal"
             )
 
 
@@ -113,16 +115,15 @@ def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) 
     from graphnet_rnn.apps.cli.typewriter import Typewriter
 
     left: Path | None = document.unsaved
-    message = f"{left} holds what was not saved last time; ^O opens it" if left is not None else ""
+    message = f"{left} holds the text that was not saved last time; ^O opens it" if left is not None else ""
     scale = options.theme if options.colour and "NO_COLOR" not in os.environ else None
     kept = Typewriter(desk, document, scale, message).run()
     return _exit_code(kept)
 
 
 def _exit_code(kept: Path | None) -> int:
-    """Prints the path of a rescued text, if any; returns the exit code."""
     if kept is None:
         return 0
-    with contextlib.suppress(OSError):  # a terminal that is gone
+    with contextlib.suppress(OSError):  # closed terminal
         print(f"graphnet-rnn write: the text was not saved; it is in {kept}", file=sys.stderr)
     return 130

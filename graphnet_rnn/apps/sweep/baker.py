@@ -78,14 +78,14 @@ class Baker:
             if not _is_from_outside(code):
                 entry.end("failed", _sentence(errors, code))
                 return
-            if deaths == DEATHS:  # what takes too much memory would be killed again and again
+            if deaths == DEATHS:  # a run that needs too much memory is killed each time
                 entry.end(
                     "failed",
-                    f"{_sentence(errors, code)}, {DEATHS} times in epoch {before + 1}; if the system ended it for want "
-                    "of memory, take fewer workers, or smaller settings",
+                    f"{_sentence(errors, code)}, {DEATHS} times in epoch {before + 1}; if memory was exhausted, use "
+                    "fewer workers, or smaller settings",
                 )
                 return
-            for _ in range(4 * deaths):  # by then others may have ended, and there may be room
+            for _ in range(4 * deaths):  # other runs may end and free memory
                 if self._stopped():
                     return
                 time.sleep(LOOK)
@@ -113,8 +113,7 @@ class Baker:
             return process.returncode, errors, stopped
 
     def _watch(self, process: subprocess.Popen[str], entry: Entry) -> bool:
-        """Waits for the end of a process, or stops it; returns True if the sweep was stopped."""
-        seen, pause = entry.epochs, LOOK / 10  # what fails, fails at once
+        seen, pause = entry.epochs, LOOK / 10  # failures come early
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(pause)
@@ -129,7 +128,6 @@ class Baker:
         return False
 
     def _cut_if_hopeless(self, entry: Entry) -> None:
-        """Stops all runs of the configuration if the pruner decides so."""
         if self._book.is_hopeless(entry.number):
             for each in self._book.of(entry.number):
                 if each.state not in ENDS:
@@ -189,7 +187,7 @@ def _sentence(errors: str, code: int) -> str:
     if code < 0:
         return f"ended by {signal.Signals(-code).name}"
     lines = [line for line in errors.splitlines() if line.strip()]
-    own = [line.removeprefix(PROGRAM) for line in lines if line.startswith(PROGRAM)]  # details may follow it
+    own = [line.removeprefix(PROGRAM) for line in lines if line.startswith(PROGRAM)]  # details may follow
     return (own or lines or [f"exit code {code}"])[-1][:500]
 
 
@@ -203,7 +201,5 @@ def settings_of_train() -> frozenset[str]:
     names = re.findall(r"^ +--([a-z][a-z0-9-]*)", asked.stdout, re.MULTILINE)
     if asked.returncode or not names:
         lines = asked.stderr.strip().splitlines()
-        raise TrainingError(
-            f"the program that trains does not start: {lines[-1] if lines else asked.returncode}"
-        )
+        raise TrainingError(f"graphnet-rnn train does not start: {lines[-1] if lines else asked.returncode}")
     return frozenset(name.replace("-", "_") for name in names)

@@ -127,8 +127,8 @@ class Entry:
             try:
                 if not self._damage:
                     self._look()
-            except DataError as error:  # of this run alone
-                self._damage = f"{str(error).rstrip('.')}; remove {self.folder} to have it trained again"
+            except DataError as error:  # affects only this run
+                self._damage = f"{str(error).rstrip('.')}; remove {self.folder} to train it again"
             if self._damage:
                 self.state, self.sentence = "failed", self._damage
 
@@ -145,7 +145,9 @@ class Entry:
             self.settings = {name: value for name, value in found.items() if name not in ("seed", "fold")}
             if found and not (self.recipe is not None and self.recipe.allows(self.settings)):
                 self.settings = {}
-                raise DataError(f"{self.folder / SETTINGS} is damaged: the recipe has no such settings")
+                raise DataError(
+                    f"{self.folder / SETTINGS} is damaged: its settings are not possible in the recipe"
+                )
         if not self._in_epochs:
             reached = _read(self.folder / REACHED)
             self.reached |= {n: _number(self.folder / REACHED, value) for n, value in reached.items()}
@@ -242,7 +244,6 @@ class Book:
         return dict(json.loads(_json(found)))
 
     def _require_same(self, was: dict[str, Any], recipe: Recipe) -> None:
-        """Raises UsageError for the recipe of another sweep."""
         now = self._mapping(recipe.with_files(self._container.place))
         changed = [name for name in _differing(was, now) if name not in FREE]
         if changed == ["settings"] and isinstance(was.get("settings"), dict):
@@ -251,8 +252,7 @@ class Book:
             ] or changed
         if changed:
             raise UsageError(
-                f"{self.folder} belongs to another recipe: {' and '.join(changed)} of it differ; name another "
-                "folder"
+                f"{self.folder} belongs to another recipe: {' and '.join(changed)} differ; name another folder"
             )
 
     def _entries(self) -> Iterator[Entry]:
@@ -278,13 +278,13 @@ class Book:
         runs = self.recipe.seeds * self.recipe.folds
         return self.entries[number * runs : (number + 1) * runs]
 
-    # -- what comes next -----------------------------------------------------------------------
+    # -- proposals -----------------------------------------------------------------------------
 
     def propose(self, number: int) -> None:
         """Proposes settings for configurations up to `number` that have none; locked against other processes."""
         if all(entry.settings for entry in self.of(number)):
             return
-        busy = f"another sweep in {self.folder} proposes settings now, and does not end"
+        busy = f"another sweep in {self.folder} has not finished to propose settings; wait for it, or stop it"
         with locked(self.folder / PROPOSING, busy, PATIENCE):
             for each in range(number + 1):
                 self._propose(each)
@@ -310,7 +310,6 @@ class Book:
         return self._tuner.is_hopeless(number, self._fates())
 
     def _fates(self) -> list[Fate]:
-        """Returns the results so far of configurations with settings."""
         found, runs = [], self.recipe.seeds * self.recipe.folds
         for number in range(len(self.entries) // runs):
             entries = self.of(number)
@@ -323,7 +322,7 @@ class Book:
                 found.append(Fate(number, entries[0].settings, list(first.values), ended, mean))
         return found
 
-    # -- what there is -------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------
 
     def look(self) -> list[Entry]:
         """Reads new results from the folder; returns all entries."""
@@ -365,9 +364,8 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _number(path: Path, value: Any) -> float:
-    """A number; raises DataError for anything else."""
     if not is_number(value) or not math.isfinite(value):
-        raise DataError(f"{path} is damaged: it says {shown(value)} for a number")
+        raise DataError(f"{path} is damaged: it must contain a number, not {shown(value)}")
     return float(value)
 
 
@@ -381,7 +379,6 @@ def _value_of(path: Path, row: Mapping[str, Any]) -> float:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Small JSON file; {} if it is missing. Raises DataError for other files."""
     if not path.exists():
         return {}
     try:
@@ -389,12 +386,11 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}") from None
     if not isinstance(found, dict):
-        raise DataError(f"{path} is damaged: it holds {shown(found)}")
+        raise DataError(f"{path} is damaged: it must contain a JSON object, not {shown(found)}")
     return found
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a small JSON file atomically."""
     write_atomically(path, _json(value))
 
 

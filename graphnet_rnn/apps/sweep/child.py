@@ -27,7 +27,7 @@ def main() -> None:
 
         parent = os.getppid()
         ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died before
+        if os.getppid() != parent:  # the parent has already died
             sys.exit(1)
     if cores and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):

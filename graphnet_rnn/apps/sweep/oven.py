@@ -126,7 +126,6 @@ class Sweep:
         self._stopped.set()
 
     def _tell(self, listener: Callable[[Entry], object] | None) -> None:
-        """Calls the listener for changed entries."""
         for entry in self.book.look():
             now = entry.state, entry.epochs
             if self._shown.get(entry.name) != now:
@@ -155,7 +154,7 @@ class Sweep:
                 for future in as_completed(futures):
                     future.result()
             except BaseException:
-                self._stopped.set()  # or the others would be waited for
+                self._stopped.set()  # otherwise the executor would wait for the others
                 raise
 
     def _train_elsewhere(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
@@ -183,7 +182,7 @@ class Sweep:
                 )
         except (GraphnetError, KeyboardInterrupt):
             raise
-        except Exception as error:  # as when a worker was killed: its run goes on from its checkpoint
+        except Exception as error:  # e.g. a killed worker: its run resumes from its checkpoint
             self._failures += 1
             if self._failures > FAILURES:
                 reason = in_brief(" ".join(str(error).split()) or type(error).__name__, 200)
@@ -225,13 +224,13 @@ def _bake_elsewhere(
 
 
 def _is_alive(process: int) -> bool:
-    if sys.platform == "win32":  # where this would end it
+    if sys.platform == "win32":  # os.kill would end the process
         return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's
+    except OSError:  # the process of another user
         return True
     return True
 
@@ -244,12 +243,11 @@ def _package() -> Any:
         return importlib.import_module("joblib")
     except ImportError:
         raise UsageError(
-            "Sweep: other back ends are joblib's: pip install 'graphnet-rnn[sweep]', or leave parallel out"
+            "Sweep: parallel needs joblib: pip install 'graphnet-rnn[sweep]', or leave parallel out"
         ) from None
 
 
 def _configuration(given: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of joblib's back end. Raises UsageError for unknown ones."""
     found: dict[str, Any] = {"backend": given} if isinstance(given, str) else dict(given)
     if not isinstance(found.get("backend"), str):
         raise UsageError(
@@ -257,8 +255,10 @@ def _configuration(given: str | Mapping[str, Any]) -> dict[str, Any]:
         )
     joblib = _package()
     if found["backend"] == "multiprocessing":
-        raise UsageError("Sweep: parallel='multiprocessing' forks a process that has threads; take 'loky'")
-    if found["backend"] == "loky":  # idle workers of a sweep that was killed are not to stay for minutes
+        raise UsageError(
+            "Sweep: parallel must not be 'multiprocessing', which forks a process with threads; use 'loky'"
+        )
+    if found["backend"] == "loky":  # idle workers of a killed sweep must exit soon
         found.setdefault("idle_worker_timeout", IDLE)
     if found["backend"] == "ray":
         try:

@@ -112,10 +112,10 @@ class Between(Range):
                 f"a range must go from a number to a larger one, not from {self.low!r} to {self.high!r}"
             )
         if self.log and self.low <= 0:
-            raise UsageError(f"a range of logarithms must begin above 0, not at {self.low!r}")
+            raise UsageError(f"a log range must begin above 0, not at {self.low!r}")
         if self.whole and any(end != int(end) for end in ends):
             raise UsageError(
-                f"a range of whole numbers must have whole ends, not {self.low!r} and {self.high!r}"
+                f"the ends of a whole range must be whole numbers, not {self.low!r} and {self.high!r}"
             )
         object.__setattr__(self, "when", _conditions(self.when))
 
@@ -145,8 +145,8 @@ def range_of(name: str, given: Mapping[str, Any]) -> Range:
     known = {"when", *kinds, *(["log"] if logarithms else [])}
     if len(kinds) != 1 or set(given) - known:
         raise UsageError(
-            f"recipe: {name} must be a value, or one of {{ values = [...] }}, {{ uniform = [a, b] }}, "
-            f"{{ log = [a, b] }} and {{ whole = [a, b] }}, with when = {{...}} where it is no setting of all, not "
+            f"recipe: {name} must be a value, or one of {{ values = [...] }}, {{ uniform = [a, b] }}, {{ log = [a, "
+            "b] } and { whole = [a, b] }, with when = {...} if only some configurations have it, not "
             f"{shown(dict(given))}"
         )
     (kind,), when = kinds, given.get("when")
@@ -157,7 +157,7 @@ def range_of(name: str, given: Mapping[str, Any]) -> Range:
         if kind == "values":
             return Values(tuple(ends), when)
         if len(ends) != 2:
-            raise UsageError(f"a range has two ends, not {len(ends)}")
+            raise UsageError(f"a range must be two numbers, [a, b], not {len(ends)}")
         low, high = ends
         return Between(low, high, kind == "log" or logarithms, kind == "whole", when)
     except UsageError as error:

@@ -66,7 +66,8 @@ class Optuna:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
             raise UsageError(
-                f"recipe: a sampler, or pruner, has a name, such as MedianPruner, not {shown(self.name)}"
+                "recipe: the name of a sampler or pruner must be a class of Optuna, such as MedianPruner, not "
+                f"{shown(self.name)}"
             )
         for name, value in self.settings.items():
             if type(value) not in PLAIN:
@@ -116,7 +117,7 @@ class Recipe:
         if not isinstance(self.data, str) or not self.data:
             raise UsageError(f"recipe: data must name a file, not {shown(self.data)}")
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
-            raise UsageError(f"recipe: name must be words on one line, not {shown(self.name)}")
+            raise UsageError(f"recipe: name must be one line of text, not {shown(self.name)}")
         one_of("recipe: method", self.method, METHODS)
         for name, least in {"trials": 1, "seeds": 1, "folds": 1, "gap": 0, "seed": 0, "threads": 1}.items():
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
@@ -135,21 +136,22 @@ class Recipe:
             loose = [name for name, each in self.ranges.items() if not isinstance(each, Values)]
             if loose:
                 raise UsageError(
-                    f"recipe: a grid goes through values, and {' and '.join(loose)} "
-                    f"{'have' if len(loose) > 1 else 'has'} none; say method = 'random'"
+                    f"recipe: a grid needs values = [...], but {' and '.join(loose)} "
+                    f"{'have' if len(loose) > 1 else 'has'} none; use method = 'random'"
                 )
         if self.count * self.seeds * self.folds > MOST:
             raise UsageError(
-                f"recipe: a sweep is of at most {MOST:,} runs, and seeds and folds make more of this; ask for fewer"
+                f"recipe: a sweep must have at most {MOST:,} runs (configurations x seeds x folds), but this one "
+                "has more; reduce one of these"
             )
 
     def _require_settings(self) -> None:
         for name, value in self.settings.items():
             if name in OWN:
-                raise UsageError(f"recipe: {name} is not a setting: the sweep sets it")
+                raise UsageError(f"recipe: {name} must not be among the settings: the sweep sets it")
             if name == "no_scaling" and isinstance(value, Range):
                 raise UsageError(
-                    "recipe: no_scaling must be true or false: errors of numbers that are standardized and of others "
+                    "recipe: no_scaling must be true or false, since errors with and without standardization "
                     "cannot be compared"
                 )
             if not isinstance(value, Range) and type(value) not in PLAIN:
@@ -160,19 +162,18 @@ class Recipe:
             for other, values in each.conditions.items():
                 if other not in self.settings:
                     raise UsageError(
-                        f"recipe: {name} is a setting when {other} is this or that, which is no setting"
+                        f"recipe: when of {name} must name another setting; {other} is not a setting"
                     )
                 there = self.settings[other]
                 if not any(there.holds(v) if isinstance(there, Range) else there == v for v in values):
                     raise UsageError(
-                        f"recipe: {name} is a setting when {other} is {' or '.join(map(str, values))}, which it never "
-                        "is"
+                        f"recipe: {name} would never be used: it needs {other} to be "
+                        f"{' or '.join(map(str, values))}, which is not among its values"
                     )
         _ = self._in_order
 
     @cached_property
     def _in_order(self) -> list[str]:
-        """Settings, each after those that it depends on. Raises UsageError for a cycle."""
         found: list[str] = []
 
         def add(name: str, path: tuple[str, ...]) -> None:
@@ -199,8 +200,7 @@ class Recipe:
         value = self.settings.get(name)
         if value is None or isinstance(value, Range):
             raise UsageError(
-                "recipe: say epochs, a number, under [settings]: for how long all are trained; or steps, or "
-                "core-seconds"
+                "recipe: give epochs, a number, under [settings], the length of training; or steps, or core-seconds"
             )
         if name == "core_seconds":
             if not is_number(value) or not 0 < value < float("inf"):
@@ -307,9 +307,9 @@ class Recipe:
         try:
             given = tomllib.loads(read_bytes(path, DataError).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise DataError(f"{path} is no TOML: {error}") from None
+            raise DataError(f"{path} is not valid TOML: {error}") from None
         except RecursionError:
-            raise DataError(f"{path} is no recipe: brackets within brackets, too many of them") from None
+            raise DataError(f"{path} is not a recipe: its brackets are nested too deeply") from None
         return cls.of(given, Path(path).parent)
 
     @classmethod
@@ -333,8 +333,8 @@ class Recipe:
             close = difflib.get_close_matches(strange[0], known, 1, 0.7)
             hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(
-                f"recipe: {shown(strange[0])} is not what a recipe says; {hint}options of train stand under "
-                "[settings], see docs/hyperparameter_search.md"
+                f"recipe: there is no key {shown(strange[0])}; {hint}options of train stand under [settings], see "
+                "docs/hyperparameter_search.md"
             )
         if "trials" in given and given.get("method", METHODS[0]) == "grid":
             raise UsageError(
@@ -396,12 +396,12 @@ class Recipe:
         for values in itertools.product(*(each.values for each in self.ranges.values())):  # type: ignore[attr-defined]
             found = self.fitting(dict(zip(names, values, strict=True)).__getitem__)
             key = json.dumps(found, sort_keys=True)
-            if key not in seen:  # ranges that are no settings here
+            if key not in seen:  # without ranges that do not apply here
                 seen.add(key)
                 yield found
             if len(seen) > MOST:
                 raise UsageError(
-                    f"recipe: the grid has more than {MOST:,} configurations; say method = 'random'"
+                    f"recipe: the grid has more than {MOST:,} configurations; use method = 'random'"
                 )
 
     def allows(self, settings: Mapping[str, Any]) -> bool:
@@ -410,7 +410,7 @@ class Recipe:
             return False
         try:
             return self.fitting(settings.__getitem__) == settings
-        except KeyError:  # one that is missing
+        except KeyError:  # a missing setting
             return False
 
     def fitting(self, value_of: Callable[[str], Any]) -> Settings:
@@ -435,7 +435,9 @@ def _halving_of(given: Any) -> Halving | None:
     try:
         return None if given is None else Halving(**given)
     except TypeError:
-        raise UsageError(f"recipe: halving has first, factor and brackets, not {shown(given)}") from None
+        raise UsageError(
+            f"recipe: halving must have only the keys first, factor and brackets, not {shown(given)}"
+        ) from None
 
 
 def _optuna_of(what: str, given: Any) -> Optuna | None:

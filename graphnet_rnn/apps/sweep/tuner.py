@@ -64,7 +64,7 @@ class Tuner:
         with self._lock, _in_words(self._recipe):
             self._follow(fates)
             if number not in self._trials:
-                if self._others:  # another sampler of this seed drew theirs, and this one would draw the same
+                if self._others:  # a sampler with the same seed has drawn these already
                     self._study.sampler.reseed_rng()
                     self._others = False
                 self._trials[number] = self._study.ask()
@@ -113,7 +113,6 @@ class Tuner:
 
 @contextlib.contextmanager
 def _in_words(recipe: Recipe) -> Iterator[None]:
-    """Turns errors of Optuna into UsageError."""
     try:
         yield
     except UsageError:
@@ -123,7 +122,7 @@ def _in_words(recipe: Recipe) -> Iterator[None]:
             each.name for each in (recipe.sampler or SAMPLER, recipe.pruner) if each is not None
         )
         reason = in_brief(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
-        raise UsageError(f"recipe: Optuna cannot search so ({names}): {reason}") from None
+        raise UsageError(f"recipe: Optuna cannot search with {names}: {reason}") from None
 
 
 def _package() -> Any:
@@ -131,14 +130,13 @@ def _package() -> Any:
         import optuna
     except ImportError:
         raise UsageError(
-            "recipe: samplers and pruners are Optuna's: pip install 'graphnet-rnn[sweep]', or say method = 'random' "
+            "recipe: samplers and pruners need Optuna: pip install 'graphnet-rnn[sweep]', or use method = 'random' "
             "and [halving]"
         ) from None
     return optuna
 
 
 def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
-    """Sampler or pruner by name. Raises UsageError for unknown names and arguments."""
     module = getattr(_package(), f"{what}s")
     names = sorted(
         name for name in dir(module) if name.endswith(ending) and name not in (f"Base{ending}", ending)
@@ -153,11 +151,10 @@ def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
             return kind(**settings)
     except (TypeError, ValueError, ImportError) as error:
         reason = in_brief(" ".join(str(error).split()), 200)
-        raise UsageError(f"recipe: {what} {given.name} cannot be made: {reason}") from None
+        raise UsageError(f"recipe: {what} {given.name} cannot be created: {reason}") from None
 
 
 def _drawn(trial: Any, recipe: Recipe) -> Settings:
-    """Settings of a trial, drawn if new."""
     ranges = recipe.ranges
     return recipe.fitting(lambda name: _suggested(trial, name, ranges[name]))
 

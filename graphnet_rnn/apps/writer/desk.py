@@ -38,7 +38,7 @@ class View:
     accepted suggestion. length: characters of the whole draft. suggestion: suggested text; "" while paused. complete:
     True once the suggestion is complete. pending: number of typed characters that are not shown yet, as the model has
     not read them. paused: True while suggestions are paused. temperature: temperature of suggestions. bits: mean bits
-    per character, see Draft. unknown: number of characters that the model does not know. lessons: number of learned
+    per character, see Draft. unknown: number of characters outside the model's vocabulary. lessons: number of learned
     pieces. message: last error message, or "". changed: True if the text differs from the saved one.
 
     >>> view = rnn.writer.View(text="once upon", suggestion=" a", length=9)
@@ -99,7 +99,7 @@ class Desk:
             self._changed.notify_all()
         self._thread.join()
 
-    # -- what a writer does --------------------------------------------------------------------
+    # -- actions of the writer ----------------------------------------------------------------
 
     def type(self, characters: str) -> None:
         r"""Types `characters`; a long text is read in pieces.
@@ -185,7 +185,7 @@ class Desk:
         The model reads no more afterwards.
         """
         self.wait(WAIT)
-        self.draft.reads = False  # what is still to be written takes no time now
+        self.draft.reads = False  # do not wait for the model at the end
         return document.rescue(self.draft.text) if self.wait().changed else None
 
     def wait(self, timeout: float | None = None) -> View:
@@ -224,7 +224,7 @@ class Desk:
                     self.draft.grow()
                 elif self._idle():
                     self.draft.learn()
-            except Exception as error:  # the text is still there, and can be saved
+            except Exception as error:  # the text can still be saved
                 self._message = str(error) or type(error).__name__
             if self.draft.reads or not self._orders:
                 self.view = self._seen()

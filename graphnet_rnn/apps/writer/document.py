@@ -11,7 +11,7 @@ from graphnet_rnn.settings import yes_or_no
 
 __all__ = ["Document"]
 
-#: What is added to the name of a file whose text could not be saved otherwise; and where there is none.
+#: Suffix of the file with an unsaved text; name for a document without a file.
 UNSAVED, NAMELESS = ".unsaved", "writing.txt"
 #: Maximum size of a text, in bytes.
 LARGEST = 50 << 20
@@ -46,13 +46,13 @@ class Document:
         content = read_bytes(self.path, DataError)
         if len(content) > LARGEST:
             raise DataError(
-                f"{self.path} has {len(content) >> 20} MB, more than the maximum of {LARGEST >> 20}; divide it"
+                f"{self.path} has {len(content) >> 20} MB; the maximum is {LARGEST >> 20} MB. Divide it"
             )
         try:
             text = content.decode()
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{self.path} is no text in UTF-8: byte {error.start} is {content[error.start]:#x}"
+                f"{self.path} is not a text in UTF-8: byte {error.start} is {content[error.start]:#x}"
             ) from None
         self._content, self._crlf = content, "\r\n" in text and "\n" not in text.replace("\r\n", "")
         return text.replace("\r\n", "\n") if self._crlf else text
@@ -98,7 +98,7 @@ class Document:
             if not place.exists() and not place.is_symlink():
                 write_atomically(place, text.encode())
                 return place
-        raise SaveError(f"there are a thousand unsaved texts beside {own}; remove some")
+        raise SaveError(f"there are already a thousand unsaved texts next to {own}; remove some")
 
     @property
     def unsaved(self) -> Path | None:

@@ -120,7 +120,7 @@ class Draft:
     def type(self, characters: str) -> None:
         """Types characters."""
         for place, character in enumerate(characters):
-            if not self.reads:  # another thread may have said so meanwhile
+            if not self.reads:  # another thread may have changed it
                 self._leave_unread(characters[place:])
                 return
             self._append(character)
@@ -206,7 +206,6 @@ class Draft:
             self._judge()
 
     def _judge(self) -> None:
-        """Scores characters that the model reads only now."""
         total, count = self._sums[self._from]
         del self._sums[self._from + 1 :]
         for place in range(self._from, len(self.text)):
@@ -236,7 +235,6 @@ class Draft:
         return found
 
     def _read(self, symbol: int, states: Sequence[Array]) -> _Mark:
-        """Mark after one more character."""
         logits, after = self._step(symbol, states)
         return _Mark(after, logits)
 
@@ -247,7 +245,7 @@ class Draft:
             if position % KEPT:
                 del self._marks[position]
 
-    # -- what the model thinks of it -----------------------------------------------------------
+    # -- probabilities of the text -------------------------------------------------------------
 
     @property
     def bits(self) -> float:
@@ -316,7 +314,6 @@ class Draft:
         return self.reads and self.optimizer is not None and len(self._piece()) == self.piece
 
     def _piece(self) -> list[int]:
-        """Positions of the known characters in the next piece."""
         places: list[int] = []
         for place in range(self._learned, len(self.text)):
             if self.nats[place] is not None:
@@ -351,7 +348,7 @@ class Draft:
             self._state = before.state
             self._set(before.theta)
             raise TrainingError(f"{error}; this step was undone; use a smaller learning rate") from None
-        for place in [place for place in self._marks if place >= end]:  # read again, by what is known now
+        for place in [place for place in self._marks if place >= end]:  # read again, with the new weights
             del self._marks[place]
         self._lessons.append(before)
         self.lessons += 1

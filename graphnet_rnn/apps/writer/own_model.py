@@ -6,7 +6,7 @@
     python -m graphnet_rnn.apps.writer.own_model keep runs/documentation/model.safetensors
 
 The text is that of the topics of `help()`, and of the docstrings of the standard library's public modules: as the
-Python that runs it has them, under the licence of Python.
+Python that runs it has them, under the license of Python.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ def documentation() -> str:
 
 
 def _docstrings(name: str) -> list[str]:
-    """Docstrings of a module and its members, read from the source without an import."""
     spec = importlib.util.find_spec(name)
     if spec is None or not (spec.origin or "").endswith(".py"):
         return []

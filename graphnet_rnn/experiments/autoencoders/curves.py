@@ -84,7 +84,7 @@ def draw_curves(points: Any, size: int = 28) -> Array:
     weights = np.hstack([(2 * t - 1) * (t - 1), 4 * t * (1 - t), t * (2 * t - 1)])
     speeds = np.hstack([4 * t - 3, 4 - 8 * t, 4 * t - 1])
     images = np.empty((len(p), size, size), np.float32)
-    for start in range(0, len(p), 500):  # so that what lies between is small
+    for start in range(0, len(p), 500):  # limits the memory of intermediate results
         some = p[start : start + 500]
         ds = np.linalg.norm(speeds @ some, axis=2) * lengths / 2
         # The Gaussian in two dimensions is a product, so the sum over the points of a stroke is one of matrices.
@@ -118,7 +118,9 @@ def autoencoder(
         loss = loss or ("squared" if sizes == "FACES" else "sigmoid")
         sizes = AUTOENCODERS[one_of("autoencoder: sizes", sizes, tuple(AUTOENCODERS))]
     if not isinstance(sizes, Sequence) or len(sizes) < 2:
-        raise UsageError(f"autoencoder: sizes must hold the pixels and the code at least, not {sizes!r:.60}")
+        raise UsageError(
+            f"autoencoder: sizes must have at least two widths, of the pixels and of the code, not {sizes!r:.60}"
+        )
     widths = [whole_number("autoencoder: a width in sizes", width) for width in sizes]
     one_of("autoencoder: activation", activation, ("sigmoid", "tanh"))
     one_of("autoencoder: loss", loss or "sigmoid", ("sigmoid", "squared"))
@@ -148,8 +150,8 @@ class Reconstruction(Objective):
         fits = isinstance(network, Network) and network.inputs == network.outputs
         if not fits or network.reads != "vectors" or network.loss not in ("sigmoid", "squared"):
             raise UsageError(
-                "Reconstruction: network must read vectors, give as many outputs as it has inputs, and have the loss "
-                f"'sigmoid' or 'squared', as autoencoder() makes it, not {network!r:.80}"
+                "Reconstruction: network must read vectors, have as many outputs as inputs, and the loss 'sigmoid' "
+                f"or 'squared', as autoencoder() creates it, not {network!r:.80}"
             )
         u = network.unroll(1, batch, initial="zero")
         self.network, self.batch = network, u.batch

@@ -137,10 +137,7 @@ class AutoencoderJob(Job):
 
 
 class _Images(Arrays):
-    """Images that are their own targets, validated by the squared error of the first of them.
-
-    seconds: time of steps. updates: number of steps.
-    """
+    """Images that are their own targets, validated by the squared error of the first of them."""
 
     judged = "error"
 
@@ -357,9 +354,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.updates < 1000:
-        parser.error(
-            f"--updates must be at least 1000, over which schedules can be laid, not {given.updates}"
-        )
+        parser.error(f"--updates must be at least 1000, for its schedules, not {given.updates}")
     try:
         net = given.net or net_of(given.data, given.array)
         count = given.images or COUNTS[net]

@@ -89,7 +89,7 @@ def draw_bags(text: str, count: int = 500, words: int = 7, context: int = 2, see
     if starts < count:
         raise DataError(
             f"draw_bags: the text has {len(every):,} words, so it has {max(0, starts):,} passages of "
-            f"{middle + 2 * around}, not {count:,}; give a longer text, or ask for fewer bags"
+            f"{middle + 2 * around}, not {count:,}; give a longer text, or draw fewer bags"
         )
     drawn = np.random.default_rng(whole_number("draw_bags: seed", seed, least=0)).choice(
         starts, count, replace=False
@@ -104,7 +104,7 @@ def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: st
     """argmax over all orders w of ln p(w, the words after | the words before), exact without reading all orders
 
     model: network trained on text, its `Lanes` (compiled once for many bags), or NGrams. bag: bag to order. beam: beam
-    width; affects only the speed; 20 by default. unknown: character that replaces those that the model does not know;
+    width; affects only the speed; 20 by default. unknown: character that replaces those outside the model's vocabulary;
     None by default.
     Prefixes are shared. A beam search finds a good order first; prefixes of each length are ranked by the gain of their
     words from the order. Then every prefix is extended whose ln p exceeds that of the best order; ln p never increases
@@ -162,12 +162,10 @@ class _Search:
         self.read, self.best, self.order = 0, -math.inf, np.empty(0, np.int64)
 
     def log_p_of(self, words: tuple[str, ...]) -> float:
-        """ln p of one order."""
         texts = [*(self.spelt[self.words.index(word)] for word in words), self.ending]
         return float(self.model.read(self.root.place, [np.concatenate(texts)])[0][0])
 
     def beam(self, width: int) -> None:
-        """Finds the best order of a beam search with `width` prefixes of each length."""
         now = self.root
         for _ in self.bag.words:
             grown = self._grown(now)
@@ -192,7 +190,6 @@ class _Search:
                 waiting.append(self._grown(now))
 
     def _grown(self, now: _Prefixes) -> _Prefixes:
-        """Each prefix with each remaining word."""
         kinds = len(self.words)
         used = (now.words[:, :, None] == np.arange(kinds)).sum(axis=1)
         rows, words = np.nonzero(used < self.counts)
@@ -210,5 +207,4 @@ class _Search:
             self.best, self.order = float(log_p[at]), now.words[at]
 
     def found(self) -> tuple[str, ...]:
-        """Best order so far."""
         return tuple(self.words[word] for word in self.order)

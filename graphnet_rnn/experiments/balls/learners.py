@@ -128,8 +128,6 @@ def noisy(v: Array, *seed: int) -> Array:
 
 
 class _Videos(EnergyCases):
-    """Cases that are validated by the error of the next frame."""
-
     judged: ClassVar[str] = "predicted"
 
     def validate(self) -> float:
@@ -215,7 +213,7 @@ def best(job: BallsJob) -> Any:
     """Model of the best epoch; energy models as a Stack of one or two layers."""
     path = job.place / "model.safetensors"
     if not path.exists():
-        raise DataError(f"there is no run {path.parent}: make one of {job.method!r} first, by --methods")
+        raise DataError(f"there is no run {path.parent}: first train one with --methods {job.method}")
     model = rnn.load(path)
     if job.method not in ENERGY:
         return model

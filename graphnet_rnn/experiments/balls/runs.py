@@ -110,7 +110,7 @@ def draw(jobs: Sequence[BallsJob], picture: Path) -> None:
         stories.setdefault("what is", v[:, 0])
         predictions[f"{job.method}, next frame"] = predicted(model, v)[:, 0]
         if isinstance(model, rnn.energy.Stack):
-            # Of a TRBM's samples the hidden units are no draws, as in the source, which so has less noise (3.11).
+            # As in the source, hidden units of a TRBM's samples are means, not draws, which reduces noise (3.11).
             means = True if job.method.startswith("trbm") else None
             new = model.sample_sequences(len(v) - WARM, warm_up=v[:WARM], means=True, mean_field=means)
             stories[f"{job.method} from frame {WARM} on"] = np.concatenate([v[:WARM], new])[:, 0]

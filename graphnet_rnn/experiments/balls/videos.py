@@ -54,7 +54,6 @@ def bouncing_balls(
 
 
 def _placed(generator: np.random.Generator, cases: int, balls: int, radius: float) -> Array:
-    """(cases, balls, 2): redrawn if balls overlap."""
     found = np.empty((cases, balls, 2))
     missing = np.arange(cases)
     fits = 2 * radius <= BOX and balls * np.pi * radius**2 < BOX**2
@@ -63,7 +62,10 @@ def _placed(generator: np.random.Generator, cases: int, balls: int, radius: floa
         missing = missing[_least_gap(found[missing], radius) < 0]
         if not missing.size:
             return found
-    raise UsageError(f"bouncing_balls: {balls} balls of radius {radius:g} find no place in a box of side 10")
+    raise UsageError(
+        f"bouncing_balls: {balls} balls of radius {radius:g} do not fit into a box of side 10; use fewer or smaller "
+        "balls"
+    )
 
 
 def _least_gap(places: Array, radius: float) -> Array:
@@ -104,10 +106,11 @@ def move_balls(places: Any, velocities: Any, time: int, radius: float = RADIUS) 
         )
     if not ((x >= radius) & (x <= BOX - radius)).all() or (_least_gap(x, radius) < -ROUNDING).any():
         raise DataError(
-            f"move_balls: places must be in [{radius:g}, {BOX - radius:g}] and 2 radii apart: balls overlap"
+            f"move_balls: the places must be in [{radius:g}, {BOX - radius:g}] and at least 2 radii apart; some "
+            "balls overlap, or are outside"
         )
     all_x, all_v = np.empty((2, time, *x.shape))
-    at = np.zeros(len(x))  # the moment that x and v are of
+    at = np.zeros(len(x))  # time of x and v
     until, which = _next_bounce(x, v, radius)
     for t in range(time):
         while (due := np.flatnonzero(until <= t)).size:
@@ -137,7 +140,6 @@ def _next_bounce(x: Array, v: Array, radius: float) -> tuple[Array, Array]:
 
 
 def _bounced(x: Array, v: Array, which: Array, radius: float) -> tuple[Array, Array]:
-    """Positions and velocities directly after these bounces."""
     cases, balls, _ = x.shape
     flat = v.reshape(cases, -1)
     (wall,) = np.nonzero(which < 2 * balls)
@@ -176,7 +178,7 @@ def draw_balls(places: Any, size: int = 30, radius: float = RADIUS) -> Array:
     frames = p.reshape(-1, *p.shape[-2:])
     pixels = BOX * (np.arange(size) + 0.5) / size
     images = np.empty((len(frames), size, size), np.float32)
-    for start in range(0, len(frames), 500):  # so that what lies between is small
+    for start in range(0, len(frames), 500):  # limits the memory of intermediate results
         some = frames[start : start + 500, :, :, None]
         across, down = np.moveaxis(((some - pixels) / radius) ** 2, 2, 0).astype(np.float32)
         squared = down[..., :, None] + across[..., None, :]

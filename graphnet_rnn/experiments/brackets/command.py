@@ -97,7 +97,6 @@ def _keep(lags: dict[str, TimeLag], options: argparse.Namespace) -> None:
 
 
 def _names(models: list[str]) -> list[str]:
-    """Distinct names of models: their folders, or their file names."""
     if len(set(models)) < len(models):
         raise UsageError("a model is named twice; leave out one")
     short = [
@@ -109,10 +108,10 @@ def _names(models: list[str]) -> list[str]:
 def _write(options: argparse.Namespace) -> int:
     strange = sorted(options.written - {"write_text", "characters", "seed", "debug", "command"})
     if strange and (options.models or strange != ["models"]):
-        raise UsageError(f"--write-text writes a text and does nothing else; leave {strange[0]} out")
+        raise UsageError(f"--write-text only writes a text; leave {strange[0]} out")
     require_file("--write-text", options.write_text)
     if os.path.exists(options.write_text):
-        raise UsageError(f"--write-text {options.write_text}: this file is there already; name another")
+        raise UsageError(f"--write-text {options.write_text}: this file already exists; name another")
     made = bracket_text(options.characters, seed=options.seed)
     Path(options.write_text).write_text(made.text, encoding="utf-8")
     inside = made.links[:, 1]

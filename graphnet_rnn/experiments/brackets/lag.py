@@ -103,7 +103,7 @@ def time_lag(
     )
     if len(pair) != 2 or not all(pair):
         raise UsageError(
-            f"time_lag: contexts must be two texts, with a bracket open and without, not {shown(pair)}"
+            f"time_lag: contexts must be two texts, one with an open bracket and one without, not {shown(pair)}"
         )
     if len(signs) != 2 or any(len(sign) != 1 for sign in signs) or signs[0] == signs[1]:
         raise UsageError(f"time_lag: brackets must be two different characters, not {shown(signs)}")
@@ -115,7 +115,9 @@ def time_lag(
     characters = lanes.vocabulary.characters
     letters = np.array([k for k, c in enumerate(characters) if c.isalpha() or c == " "], np.int64)
     if not letters.size:
-        raise UsageError("time_lag: the network's vocabulary has neither letters nor a space to go on with")
+        raise UsageError(
+            "time_lag: the vocabulary of the network must have letters or a space, to continue the text"
+        )
     before = text_of("time_lag: warm_up", warm_up)
     starts = [lanes.start(lanes.vocabulary.encode(before + context)) for context in pair]
     place = Place(

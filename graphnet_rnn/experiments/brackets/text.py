@@ -102,7 +102,6 @@ def bracket_text(
 
 
 def _letters(random: np.random.Generator, count: int) -> str:
-    """Random words, more frequent if earlier in the list, of at least `count` characters."""
     chances = 1 / np.arange(2.0, len(WORDS) + 2)
     drawn = random.choice(len(WORDS), count, p=chances / chances.sum())
     capital = random.random(count) < CAPITALS

@@ -82,10 +82,12 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--record", options.record, RECORDS, "the name of a record")
     if options.movements is not None:
         if options.task == "postural":
-            raise UsageError("--movements is not for postural, which has 9 postures and 8 forces: 72")
+            raise UsageError(
+                "--movements does not apply to postural, which always has 72 (9 postures, 8 forces); leave it out"
+            )
         whole_number("--movements", options.movements)
     if options.task != "ddn" and options.plant_noise:
-        raise UsageError(f"--plant-noise is for ddn alone; {options.task} is without noise")
+        raise UsageError(f"--plant-noise applies only to ddn; {options.task} has no noise. Leave it out")
     controller = Controller([remembering(options.units)] * 2, seed=options.seed, dtype=options.dtype)
     task = TASKS[options.task](controller, options)
     least = optimum(task)
@@ -95,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         outcome = trainer.run()
     except BaseException:
-        with contextlib.suppress(OSError):  # goes where nothing was written into it
+        with contextlib.suppress(OSError):  # removes the folder if it is empty
             trainer.folder.path.rmdir()
         raise
     if outcome.epochs:
@@ -122,7 +124,6 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
 
 
 def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least: Plan) -> None:
-    """Writes the pictures and the record, and prints the last line."""
     from viz import arm_movements, loss_by_calls
 
     trainer.take_best()
@@ -150,8 +151,6 @@ def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least:
 
 
 class _Lines(Listener):
-    """Prints a line for each epoch, with enough digits for small losses."""
-
     def __init__(self, least: float) -> None:
         self.least = least
 

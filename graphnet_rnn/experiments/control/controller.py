@@ -249,7 +249,6 @@ class ClosedLoop:
 
 
 def _of_state(argument: str, given: float | Sequence[float]) -> tuple[float, ...]:
-    """One number >= 0 for each of [θ, φ, θ̇, φ̇]; raises UsageError for others."""
     if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, str) or np.ndim(given) == 0:
         return (amount(argument, given),) * STATE
     if len(given) != STATE:

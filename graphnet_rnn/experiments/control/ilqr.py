@@ -107,7 +107,6 @@ class _Run:
         return np.asarray(self.costs.sum(axis=0))
 
     def take(self, other: _Run, where: Array) -> None:
-        """Copies the movements `where` of another run."""
         for mine, its in zip(vars(self).values(), vars(other).values(), strict=True):
             mine[:, where] = its[:, where]
 
@@ -232,8 +231,8 @@ class ILQR:
         if not finite.all():
             t, movement = (int(i) for i in np.argwhere(~finite)[0])
             raise UsageError(
-                f"ILQR.plan: under the commands given, movement {movement} has a state or a cost at step {t} that is "
-                f"not finite ({run.states[t, movement].tolist()}); give commands that do less"
+                f"ILQR.plan: with these commands, movement {movement} has a state or a cost that is not finite at "
+                f"step {t} ({run.states[t, movement].tolist()}); use smaller commands"
             )
 
     def _finished(

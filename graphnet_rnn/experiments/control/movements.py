@@ -71,7 +71,7 @@ class Movements(ObjectiveProblem):
         self._single.compile()
 
     def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
-        # Seed 0 is kept to judge by.
+        # Seed 0 is reserved for validation.
         first = 1 + (epoch * self.steps + step) * self.gradient_batches
         batches = [self.task.conditions(first + k) for k in range(self.gradient_batches)]
         if isinstance(self.objective, BatchedObjective):
@@ -97,7 +97,7 @@ class Movements(ObjectiveProblem):
             "task": {"name": type(self.task).__name__, **{name: getattr(loop, name) for name in names}},
             "arm": vars(loop.arm),
             **super().description(),
-            # Those to judge by, and the first to train on: they follow from the task's own settings.
+            # Movements for validation, and the first ones for training; they follow from the settings of the task.
             "data": digest_of(*self.task.conditions(0), *self.task.conditions(1)),
         }
 

@@ -35,7 +35,6 @@ def optimum(task: ControlTask, seed: int = 0, tolerance: float = 1e-9) -> Plan:
     push = pushes[0] if pushes else np.zeros((loop.time, loop.batch, 2))
 
     def felt(x: Node, c: Node) -> Node:
-        """Torques of the disturbance."""
         d = c[:, 4:6]
         return arm.torques_of(d, x) if loop.disturbance == "forces" else d
 

@@ -53,7 +53,10 @@ class Plant:
                 raise UsageError(f"ILQR: {name} must be a function of nodes, not {function!r:.60}")
         self._step, self._running, self._final = step, running, final
         self._functions: dict[tuple[str, int], gn.Function] = {}
-        self._moved(self._nodes(2)), self._ended(self._nodes(2))  # what does not fit is told now
+        (
+            self._moved(self._nodes(2)),
+            self._ended(self._nodes(2)),
+        )  # raises an error for functions that do not fit
 
     def arrays(self, start: Any, commands: Any, context: Any) -> tuple[Array, Array, Array | None]:
         """Converted x_0, û and c; raises UsageError for other shapes."""
@@ -68,7 +71,7 @@ class Plant:
         if not self.context:
             if context is not None:
                 raise UsageError(
-                    "ILQR.plan: context is given, but this plant has none; say ILQR(context=...)"
+                    "ILQR.plan: context is given, but this plant reads none; create it with ILQR(context=...)"
                 )
             return x0, u, None
         if context is None:
@@ -101,7 +104,6 @@ class Plant:
         return LinearisedPlant(*(a.reshape(time, batch, *a.shape[1:]) for a in found), *ends)
 
     def _function(self, what: str, rows: int) -> gn.Function:
-        """Function for a number of rows, compiled once."""
         if (what, rows) not in self._functions:
             nodes = self._nodes(rows)
             make = {
@@ -117,7 +119,6 @@ class Plant:
     # -- as nodes ----------------------------------------------------------------------------
 
     def _nodes(self, rows: int) -> list[Node]:
-        """x, u and, if it exists, c"""
         widths = {"x": self.states, "u": self.commands, **({"c": self.context} if self.context else {})}
         return [gn.input((rows, width), "float64", name=name) for name, width in widths.items()]
 
@@ -158,11 +159,11 @@ def _by_columns(y: Node, x: Node) -> Node:
 
 def _of_shape(name: str, node: Any, shape: tuple[int, ...]) -> Node:
     if not isinstance(node, Node):
-        raise UsageError(f"ILQR: {name} must give a node, not {node!r:.60}")
+        raise UsageError(f"ILQR: {name} must return a node, not {node!r:.60}")
     if node.shape != shape:
         raise UsageError(
-            f"ILQR: {name} must give {['rows', *shape[1:]]} numbers, here {list(shape)}, but {node.describe()} (made "
-            f"at {node.origin}) has the shape {list(node.shape)}"
+            f"ILQR: {name} must return {['rows', *shape[1:]]} numbers, here {list(shape)}, but {node.describe()} "
+            f"(made at {node.origin}) has the shape {list(node.shape)}"
         )
     return node
 
@@ -171,7 +172,7 @@ def _array(name: str, value: Any) -> Array:
     try:
         array = np.array(value, np.float64)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"ILQR.plan: {name} is no array of numbers: {error}") from None
+        raise UsageError(f"ILQR.plan: {name} must be an array of numbers: {error}") from None
     if not np.isfinite(array).all():
         raise UsageError(f"ILQR.plan: {name} must be finite")
     return array

@@ -66,7 +66,7 @@ def riccati(plant: LinearisedPlant, mu: Array) -> Feedback:
         V_x[t] = (Q_x + gain_T @ (Q_uu @ offset + Q_u) + Q_ux.swapaxes(1, 2) @ offset)[..., 0]
         cross = gain_T @ Q_ux
         V_xx[t] = _symmetric(Q_xx + gain_T @ Q_uu @ gain + cross + cross.swapaxes(1, 2))
-        V_x[t, ~sound], V_xx[t, ~sound] = 0, 0  # which would only grow further
+        V_x[t, ~sound], V_xx[t, ~sound] = 0, 0  # otherwise they would grow further
         linear += (offset * Q_u).sum(axis=(1, 2))
         quadratic += (offset * (Q_uu @ offset)).sum(axis=(1, 2)) / 2
     return Feedback(k, K, V_x, V_xx, linear, quadratic, sound)

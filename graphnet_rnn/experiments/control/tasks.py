@@ -1,4 +1,4 @@
-"""Three tasks for a controller of an arm: reaching from a centre, holding a posture, and reaching through delay,
+"""Three tasks for a controller of an arm: reaching from a center, holding a posture, and reaching through delay,
 disturbances and noise. Source: Sutskever 2013, 6.3 and 6.7.
 
     task = CenterOut(Controller())
@@ -6,11 +6,11 @@ disturbances and noise. Source: Sutskever 2013, 6.3 and 6.7.
     rnn.minimize(objective, rnn.Adam(), steps=500)
     task.trajectories(*task.conditions())
 
-Costs are sums of squares of what `gn.squared_error` judges (states and commands), so `gn.gauss_newton_product` and
-`objective.curvature` linearise there by themselves, with no `at`, and G is positive semi-definite.
+Costs are sums of squared errors of states and commands (`gn.squared_error`), so `gn.gauss_newton_product` and
+`objective.curvature` are linearized there without `at`, and G is positive semi-definite.
 
-What the source leaves open, and is a setting here: where the centre is, the radius of reaches, the strength of forces
-and of noise, the range of starts and targets.
+The source does not specify the center, the radius of reaches, the strength of forces and noise, and the range of starts
+and targets; these are settings here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class ControlTask(ABC):
     _share: ClassVar[float]
 
     def _close(self, *loop: Any, **how: Any) -> None:
-        """Builds the loop with these arguments, and its cost."""
         self.loop = ClosedLoop(*loop, **how)
         self.alpha = self._share * self.loop.arm.dt
         with gn.scope(layer="cost"):
@@ -241,7 +240,7 @@ class DelayDisturbanceNoise(ControlTask):
         arm = Arm() if arm is None else arm
         self._middle, self._radius = place(center), amount("radius", radius)
         self._disturbance = amount("disturbance", disturbance)
-        # In reach, or an error now rather than when drawing.
+        # Raises an error now if the place is out of reach.
         arm.state_at(self._middle + self._radius * compass(64))
         self._close(controller, arm, time, batch, delay, noise, "torques", random, plant_noise)
 
@@ -256,7 +255,6 @@ class DelayDisturbanceNoise(ControlTask):
         return self._arrays(starts, goals, active[:, :, None] * torques)
 
     def _somewhere(self, generator: np.random.Generator, batch: int) -> Array:
-        """States at rest, with the hand anywhere in the disc."""
         distance = self._radius * np.sqrt(generator.random(batch))  # the root makes it uniform over the area
         angle = 2 * math.pi * generator.random(batch)
         offset = distance[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)

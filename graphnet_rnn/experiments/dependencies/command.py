@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     except BaseException:
         try:
             _draw(options.picture, trainer)
-        except Exception as error:  # what ended the run is said, too
+        except Exception as error:  # the reason of the end is printed, too
             print(f"not written: {error}", file=sys.stderr)
         raise
     _draw(options.picture, trainer)
@@ -113,8 +113,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Lines(Listener):
-    """Prints each step, with the following test."""
-
     def __init__(self, problem: FreshSequences) -> None:
         self.problem, self.wrong = problem, math.nan
 
@@ -156,7 +154,6 @@ def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
 
 
 def _draw(path: str | None, trainer: Trainer) -> None:
-    """Writes the flight recorder of the run, if requested."""
     if path is None:
         return
     from viz import flight_recorder

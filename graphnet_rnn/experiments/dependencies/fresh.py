@@ -94,8 +94,7 @@ class FreshSequences(CompiledProblem):
         self.sequences = 0
 
     def _require_room(self, argument: str, count: int) -> None:
-        """Raises NotEnoughMemoryError for too many sequences."""
-        # float32, drawn in float64 for what is read; symbols are int64.
+        # Inputs are float32, drawn in float64; symbols are int64.
         step = 4 * (self.task.inputs + self.task.outputs) + 8 if self.task.reads == "vectors" else 24
         require_memory(
             self.task.time * count * step,
@@ -103,7 +102,7 @@ class FreshSequences(CompiledProblem):
             "fewer or shorter ones take less",
         )
 
-    # -- what a Trainer asks -------------------------------------------------------------------
+    # -- methods for a Trainer -----------------------------------------------------------------
 
     def __len__(self) -> int:
         return self.steps
@@ -137,7 +136,7 @@ class FreshSequences(CompiledProblem):
             self._generator.bit_generator.state = numbers["random"]
         except (TypeError, ValueError, OverflowError):
             raise ModelFileError(
-                f"the checkpoint says {numbers['random']!r:.60} of its random numbers, which cannot be."
+                f"the checkpoint is damaged: {numbers['random']!r:.60} is not a state of its random numbers."
             ) from None
 
     # -- testing -------------------------------------------------------------------------------
@@ -159,7 +158,6 @@ class FreshSequences(CompiledProblem):
         ]
 
     def _at_most_all(self, argument: str, default: int) -> int:
-        """Requested or default number of sequences, limited by the number of different ones."""
         given, distinct = getattr(self, argument), self.task.distinct
         count = whole_number(f"{type(self).__name__}: {argument}", default if given is None else given)
         return count if distinct is None else min(count, distinct)

@@ -96,14 +96,14 @@ class Departure:
 #: inputs around 0. The rates for numbers are the source's, but the first three are half of them, for our cost (o - t)²,
 #: and the highest ends where the momentum rises to 0.98: where it outlasts that, classical momentum explodes, and
 #: Nesterov's begins late or, on a seed, not at all. Gradients are clipped, but not too short: at 0.3 half of addition
-#: stayed wrong. Classical momentum wants half of the later rates, too.
+#: stayed wrong. Classical momentum needs half of the later rates, too.
 #: The rates for 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up; with 0.3 of them
 #: seed 1 still explodes by either method, to gradients of many thousands, unless they are clipped.
-#: For 20 bits a sparse W_hh of the source's radius is a matter of luck: in half of the seeds what the ten symbols leave
-#: behind is gone, or scrambled, after T steps. States that an orthogonal W_hh and small W_xh turn round and round keep
-#: it: linear regression on them already has the answers. Learning then needs rates of 100 times the source's, with
-#: the gradient's norm, which is around 100 while symbols are told apart, clipped at 5. What is left to chance is to
-#: learn when to be silent: 60 of 70 steps ask for a constant answer, and the trigger has to silence all that memory.
+#: For 20 bits a sparse W_hh of the source's radius is a matter of luck: in half of the seeds, the trace of the ten
+#: symbols is lost or scrambled after T steps. An orthogonal W_hh and small W_xh rotate the states and keep the trace:
+#: linear regression on the states already finds the answers. Learning then needs rates of 100 times the source's, with
+#: the gradient's norm clipped at 5 (it is about 100 while the network learns to distinguish symbols). Learning when to
+#: be silent is left to chance: 60 of 70 steps have a constant target, and the trigger has to silence all that memory.
 _BEGINNING = {0: 1.5e-5, 1500: 1.5e-4, 3000: 1.5e-3}
 _RATES = {
     "nesterov": Stepwise({**_BEGINNING, 4000: 1e-3, 30_000: 1e-4}),
@@ -166,7 +166,7 @@ def run(job: MomentumJob) -> Row:
     centre = task.batch(generator, TEST_BATCH)[0].mean((0, 1)) if departure.numbers else None
     state, losses = optimizer.init(theta), []
     for _ in range(job.iterations):
-        # The 32 sequences of memory-5 are all that there are.
+        # memory-5 has only 32 different sequences.
         x, t = task.every() if task.distinct else task.batch(generator, settings.minibatch)
         objective.feed(_centred(x, centre), t)
         losses.append(optimizer.step(objective, theta, state).loss)

@@ -79,9 +79,7 @@ class Task(ABC):
 
     def every(self) -> tuple[Array, Array]:
         """Each of the `distinct` sequences once, as from `batch`. Raises UsageError if there are too many."""
-        raise UsageError(
-            f"{self.name} has too many different sequences to look at all; draw some with `batch`"
-        )
+        raise UsageError(f"{self.name} has too many different sequences to enumerate; draw some with `batch`")
 
     def wrong(self, logits: Any, targets: Any) -> Array:
         """True for each misclassified sequence, bool (count,), from the outputs of the network.
@@ -102,7 +100,6 @@ class Task(ABC):
         return ~right.all(axis=0)
 
     def _right(self, o: Array, t: Array) -> Array:
-        """True for each right answer, by step and case."""
         if self.loss == "squared":
             return (np.abs(o - t) <= 0.04).all(axis=2)
         if self.loss == "sigmoid":
@@ -116,7 +113,7 @@ class Task(ABC):
 def require_task(who: str, task: Any) -> Task:
     """The problem; raises UsageError, which names `who`, for other objects."""
     if not isinstance(task, Task):
-        raise UsageError(f"{who}: a Task is needed, e.g. rnn.tasks.Addition(30), not {shown(task)}")
+        raise UsageError(f"{who}: task must be a Task, e.g. rnn.tasks.Addition(30), not {shown(task)}")
     return task
 
 

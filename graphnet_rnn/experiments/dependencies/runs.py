@@ -124,7 +124,7 @@ def main() -> None:
         for structural in given.structural
         for name in given.tasks
     ]
-    # A run that was ended early is made again if it may now take longer.
+    # Repeat a run that ended early if its time limit is higher now.
     rows = finished(given, jobs, run, table, lambda row: not row["open"] or row["seconds"] >= given.seconds)
     if given.picture is not None:
         import viz

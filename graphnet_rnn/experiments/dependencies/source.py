@@ -177,10 +177,10 @@ _MOMENTUM = Stepwise({0: 0.9, 4000: 0.98})
 _FOR_NUMBERS = Stepwise({0: 3e-5, 1500: 3e-4, 3000: 3e-3, 6000: 1e-3, 30_000: 1e-4})
 _FOR_MEMORY = Stepwise({0: 3e-5, 1500: 1e-5})
 
-#: By the name of the problem. For memorisation the source says only that ε had to come down to about 1e-5 "fairly early
-#: on (after 1500 iterations)", and that it was robust to the schedules otherwise. What is before that is ours: the
-#: first rate of the other problems, and their momentum. (From 1e-3 the units went into saturation and stayed there.)
-#: All are for a cost that is summed over time, see summed_over_time. What departs from them and trains here is in
+#: Name of the problem -> settings. For memorization, the source states only that ε had to fall to about 1e-5 "fairly
+#: early on (after 1500 iterations)", and that results did not depend on the schedules otherwise. The start is ours: the
+#: first rate of the other problems, and their momentum. (From 1e-3 the units saturated for good.)
+#: All are for a cost that is summed over time, see summed_over_time. Settings that train here differ, see
 #: graphnet_rnn/experiments/dependencies/momentum.py.
 MOMENTUM_SETTINGS: Mapping[str, MomentumSettings] = {
     Addition.name: MomentumSettings(_FOR_NUMBERS, _MOMENTUM, 100, 0.02, 80, 0.011, 0.250),
@@ -202,7 +202,7 @@ def momentum_settings(task: Task) -> MomentumSettings:
     require_task("momentum_settings", task)
     if task.name not in MOMENTUM_SETTINGS:
         raise UsageError(
-            f"momentum_settings: the source has none for {task.name}, only for {', '.join(MOMENTUM_SETTINGS)}"
+            f"momentum_settings: the source has no settings for {task.name}, only for {', '.join(MOMENTUM_SETTINGS)}"
         )
     return MOMENTUM_SETTINGS[task.name]
 
@@ -270,7 +270,7 @@ def summed_over_time(
     unscored = task.unscored if unscored is None else unscored
     u = network.unroll(task.time, count, initial="zero", unscored=unscored)
     cost = u.cost * float(task.time - unscored)
-    # As u.structure reads u.cost, the pairs are those of this cost, too.
+    # u.structure reads u.cost, so its pairs match this cost.
     return Objective(
         cost, list(network.parameters.values()), [u.inputs, u.targets], structure=u.structure, **how
     )

@@ -96,7 +96,7 @@ def recordings(path: Path | None) -> list[Array]:
         return [x[: None if lengths is None else lengths[n], n] for n in range(x.shape[1])]
     found = package_for(f"reading {path}", "scipy.io", "scipy").loadmat(path)
     if not {"batchdata", "seqlengths"} <= set(found):
-        raise DataError(f"{path} has no batchdata and seqlengths, as MOCAP.mat has them")
+        raise DataError(f"{path} must have the arrays batchdata and seqlengths, as MOCAP.mat has them")
     ends = np.cumsum(found["seqlengths"].ravel().astype(int))
     return np.split(found["batchdata"].astype(np.float32), ends[:-1])
 
@@ -117,7 +117,9 @@ def windows(recording: Array, every: int = WINDOW) -> Array:
     """(WINDOW, cases, width); raises DataError for a shorter recording."""
     starts = range(0, len(recording) - WINDOW + 1, every)
     if not starts:
-        raise DataError(f"a recording has {len(recording)} frames; a window has {WINDOW}")
+        raise DataError(
+            f"each recording must have at least {WINDOW} frames, one window; one has {len(recording)}"
+        )
     return np.stack([recording[start : start + WINDOW] for start in starts], axis=1)
 
 
@@ -126,7 +128,9 @@ def parts(path: Path | None) -> tuple[Array, Array, Array]:
     each = sorted(recordings(path), key=len)
     longest = each.pop()
     if len(longest) < 2 * KEPT + WINDOW:
-        raise DataError(f"the longest recording has {len(longest)} frames; it must have {2 * KEPT + WINDOW}")
+        raise DataError(
+            f"the longest recording must have at least {2 * KEPT + WINDOW} frames; it has {len(longest)}"
+        )
     rest = [x for x in each if len(x) >= WINDOW]
     train = [windows(x, EVERY) for x in (*rest, longest[: -2 * KEPT])]
     return np.concatenate(train, axis=1), windows(longest[-2 * KEPT : -KEPT]), windows(longest[-KEPT:])
@@ -225,7 +229,7 @@ def main() -> None:
         MotionJob(given.data, method, seed, given.updates, given.seconds, given.folder)
         for method in given.methods for seed in given.seeds[: 1 if method == BEFORE else None]
     ]  # fmt: skip
-    # Of all but a network the key says all.
+    # Only the networks have settings that are not in the key.
     finished(
         given, jobs, train, table,
         lambda row: (

@@ -47,7 +47,7 @@ class Collection:
 
 
 COLLECTIONS = {
-    # 382 chorales harmonised by J. S. Bach; a frame is a quarter note.
+    # 382 chorales harmonized by J. S. Bach; a frame is a quarter note.
     "jsb": Collection(
         "JSB_Chorales.mat", "ac0e608527cc411c7e21ef7d38be47f0de7fb6b13b3ae168b8eccf1c2a9b18d4", 2
     ),
@@ -96,7 +96,7 @@ def rolls(folder: Path, name: str) -> dict[str, list[Array]]:
     found = read_rolls(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != there.sha256:
-        raise DataError(f"{path} is another file than ours: its SHA-256 is {digest}, not {there.sha256}")
+        raise DataError(f"{path} is not the expected file: its SHA-256 is {digest}, not {there.sha256}")
     return found
 
 

@@ -84,7 +84,7 @@ def hidden_markov(sparse: bool) -> Callable[[DrawnTexts, PredictorJob], Row]:
             try:
                 hmm.theta = hmm.maximized(hmm.counts(train))
                 curve.append(score())
-            except TrainingError as error:  # a state was lost on the way; what was found before counts
+            except TrainingError as error:  # a state vanished; earlier results count
                 ended = str(error)
         best = int(np.argmin(curve))
         return {

@@ -64,7 +64,6 @@ def _before(symbols: Array, t: int, back: int, count: int) -> int:
 
 @compiled
 def _grown(rows: Array, least: int) -> Array:
-    """The array, enlarged to at least twice its length."""
     if len(rows) >= least:
         return rows
     more = np.zeros((max(least, 2 * len(rows)), *rows.shape[1:]), rows.dtype)
@@ -122,7 +121,6 @@ def _partially_matched(
 
 @compiled
 def _counted(symbol: int, context: int, first: Array, entries: Array, used: int) -> int:
-    """Counts the symbol in the context; returns the number of entries."""
     entry = first[context]
     while entry >= 0:
         if entries[entry, 0] == symbol:
@@ -171,7 +169,7 @@ def _path(
         if total == 0:
             once[node] = t
             return back, used
-        if total == 1:  # what it saw then goes to the child that would have seen it, too
+        if total == 1:  # pass its only observation on to the child
             children[node * (count + 1) + _before(symbols, once[node], back, count)] = used
             seen[used, int(symbols[once[node]] >= middle)] = 1
             once[used] = once[node]
@@ -186,10 +184,7 @@ def _path(
 
 @compiled
 def _weighted(path: Array, answer: int, depth: int, seen: Array, lead: Array) -> float:
-    """P_w(answer | all before) at the root; then updates all nodes on the path.
-
-    A path shorter than the depth ends at a new node: all nodes below predict 1/2, too.
-    """
+    """P_w(answer | all before) at the root; then updates the path. Nodes below a new one predict 1/2, too."""
     p = 0.5
     for place in range(len(path) - 1, -1, -1):
         node = path[place]

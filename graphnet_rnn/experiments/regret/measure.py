@@ -42,8 +42,8 @@ def smoothed(probabilities: Any, symbols: int, first: int = 0) -> Array:
     p = np.asarray(probabilities, np.float64)
     if p.ndim == 0 or not ((p >= 0) & (p <= 1 + ROUNDING)).all():
         raise DataError(
-            f"smoothed: probabilities must be an array of numbers in [0, 1], time first, not {probabilities!r:.60}; of "
-            "logarithms take the exponential."
+            f"smoothed: probabilities must be an array of numbers in [0, 1], time first, not {probabilities!r:.60}; "
+            "apply np.exp to logarithms."
         )
     share = 1 / (np.arange(first, first + len(p)) + 2.0).reshape(-1, *[1] * (p.ndim - 1))
     return (1 - share) * p + share / symbols
@@ -62,7 +62,7 @@ def regret(bits: Any, drawn: Drawn) -> Array:
     """
     if not isinstance(drawn, Drawn):
         raise DataError(
-            f"regret: drawn must be a text of known bits, as those of rnn.tasks.symbols, not {shown(drawn)}."
+            f"regret: drawn must be a text with known bits, from rnn.tasks.symbols, not {shown(drawn)}."
         )
     row = np.asarray(bits, np.float64)
     if row.shape != drawn.bits.shape:

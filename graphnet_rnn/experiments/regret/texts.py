@@ -4,7 +4,7 @@
     drawn.total                                  # bits of the true model for the scored symbols
     regret(bits_of_a_trained_model, drawn)[-1]   # additional bits of the trained model, see `regret`
 
-The true model knows the law, not the draws: the bits of a symbol are -log2 Pr(x_t | x_1 ... x_{t-1}), exactly.
+The true model has the probabilities, but not the draws: a symbol has exactly -log2 Pr(x_t | x_1 ... x_{t-1}) bits.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ class Drawn:
 
 @dataclass
 class _Writer:
-    """Text under construction."""
-
     pieces: list[str] = field(default_factory=list)
     bits: list[float] = field(default_factory=list)
 

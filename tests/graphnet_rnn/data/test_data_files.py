@@ -84,7 +84,7 @@ def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_p
     np.testing.assert_array_equal(found.weights, [[1, 2], [0, 0.5]])
     np.testing.assert_array_equal(found.targets, [[0, 1], [0, 0]])
     for text, whole, said in (
-        (rows, True, "the rows of case 1 have several weights, and one target for all of them"),
+        (rows, True, "the rows of case 1 have different weights"),
         (
             "a,1,0,1\na,2,,1",
             False,
@@ -153,7 +153,7 @@ def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
         seen += list(valid.inputs.ravel())
     assert sorted(seen) == list(range(11))
     assert seen != sorted(seen)
-    with pytest.raises(UsageError, match="cases have no fold"):
+    with pytest.raises(UsageError, match="folds at most the number of cases"):
         whole.fold(0, 12)
 
 
@@ -192,7 +192,7 @@ def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path) -> No
                 np.testing.assert_array_equal(train.inputs, whole.inputs[:, learned])
                 np.testing.assert_array_equal(valid.inputs, whole.inputs[:, block])
                 np.testing.assert_array_equal(valid.targets, whole.targets[:, block])
-            with pytest.raises(UsageError, match="leave none to train or to validate on"):
+            with pytest.raises(UsageError, match="leave none for training or for validation"):
                 whole.fold(2, 5, gap=50)
 
 
@@ -228,7 +228,7 @@ def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path
     train, valid = few.fold(0, 3, gap=4)
     assert valid.inputs[0, :, 0].tolist() == [100, 200]
     assert train.inputs[0, :, 0].tolist() == [108, 208]
-    with pytest.raises(UsageError, match="a gap of 4 is beside a block of time"):
+    with pytest.raises(UsageError, match="gap applies to blocks of time"):
         whole.fold(0, 3, gap=4)
     with pytest.raises(DataError, match="series must be whole numbers"):
         Sequences(whole.inputs, whole.targets, whole.lengths, series=np.zeros(3, int))
@@ -303,20 +303,20 @@ X, T = np.zeros((4, 3, 2)), np.zeros((4, 3), int)
 #: what -> (the call, what the DataError names)
 REFUSED: dict[str, tuple[Any, str]] = {
     "two lengths": (lambda: Sequences(X, T, [1, 2]), "lengths must be whole numbers (3,), one for each"),
-    "a long case": (lambda: Sequences(X, T, [1, 2, 5]), "the length of case 2 is 5; it must be in 1"),
+    "a long case": (lambda: Sequences(X, T, [1, 2, 5]), "lengths must be in 1 ... 4 (the time steps of inputs); got 5"),
     "weights": (lambda: Sequences(X, T, None, np.ones((3, 4))), "weights must be [4, 3], one for each"),
-    "targets": (lambda: Sequences(X, np.zeros((5, 3))), "targets must be (4, 3, ...), of each step or"),
-    "steps": (lambda: Sequences(X, T, by_step=False), "targets must be (3, ...), of each case, not [4"),
-    "turned": (lambda: Sequences(X, np.zeros((4, 5))), "of arrays with cases first make"),
+    "targets": (lambda: Sequences(X, np.zeros((5, 3))), "targets must be (4, 3, ...) for each time step or"),
+    "steps": (lambda: Sequences(X, T, by_step=False), "targets must be (3, ...) for each case, not [4"),
+    "turned": (lambda: Sequences(X, np.zeros((4, 5))), "for arrays with cases first use"),
     "no inputs": (lambda: Sequences(None, T), "inputs must be an array of numbers, not None"),
     "lists": (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array of numbers, not"),
     "a number": (lambda: Sequences.of(5, [1]), "inputs must be a list of cases, not 5"),
     "a target": (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
-    "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one for each of the 2"),
-    "by step": (lambda: Sequences.of([[1], [2, 3]], [1, 2], by_step=True), "targets of steps must be as"),
+    "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one number for each of the 2"),
+    "by step": (lambda: Sequences.of([[1], [2, 3]], [1, 2], by_step=True), "must have as many time steps"),
     "no cases": (lambda: Sequences.of([], []), "Sequences: there are no cases"),
-    "no steps": (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no steps"),
-    "two widths": (lambda: Sequences.of([X[:, 0], X[:, 0, :1]], [1, 2]), "inputs of case 1 are [4, 1]"),
+    "no steps": (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no time steps"),
+    "two widths": (lambda: Sequences.of([X[:, 0], X[:, 0, :1]], [1, 2]), "inputs of case 1 have the shape [4, 1]"),
     "padded": (lambda: padded(5), "padded: cases must be a list of cases, not 5"),
     "padded nothing": (lambda: padded([]), "padded: there are no cases"),
     "missing": (lambda: with_missing([1, 2]), "with_missing: x must be floats"),

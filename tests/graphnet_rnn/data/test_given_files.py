@@ -106,7 +106,7 @@ def test_a_column_has_one_role_and_cell_types_are_inferred(tmp_path: Path) -> No
         "input and weight": Choice(("a",), ("y",), weights="a"),
         "input and target": Choice(("a", "y"), ("y",)),
     }.items():
-        with case(name), pytest.raises(UsageError, match="a column is one of them"):
+        with case(name), pytest.raises(UsageError, match="a column can have only one role"):
             read_sequences(path, choice)
     for cell in (" ", "nan", "NaN", ""):
         path.write_text(f"a,c,y\n1,u,0\n2,{cell},1\n3,v,0\n")

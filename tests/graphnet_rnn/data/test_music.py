@@ -50,9 +50,9 @@ def test_invalid_rolls_are_rejected(tmp_path: Path) -> None:
     for call, error, said in (
         (lambda: write_midi(midi, np.zeros((3, 87))), DataError, no_roll),
         (lambda: write_midi(midi, np.zeros((0, 88))), DataError, r"\[0, 88\]"),
-        (lambda: write_midi(midi, np.full((3, 88), 0.5)), DataError, "of 0 and 1 alone, but goes from 0.5"),
-        (lambda: write_midi(midi, np.full((3, 88), np.nan)), DataError, "must be of 0 and 1 alone"),
-        (lambda: write_midi(midi, a_roll(), 0.01), UsageError, r"which MIDI can say, not 0\.01"),
+        (lambda: write_midi(midi, np.full((3, 88), 0.5)), DataError, "only 0 and 1; got values from 0.5"),
+        (lambda: write_midi(midi, np.full((3, 88), np.nan)), DataError, "must contain only 0 and 1"),
+        (lambda: write_midi(midi, a_roll(), 0.01), UsageError, r"the range of MIDI\), not 0\.01"),
         (lambda: write_midi(tmp_path, a_roll()), SaveError, "could not be written"),
         (lambda: read_midi(midi, 0), UsageError, "read_midi: frames_per_second"),
     ):
@@ -87,9 +87,9 @@ def test_a_collection_has_its_parts(tmp_path: Path) -> None:
 def test_invalid_collections_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "c.mat"
     for content, said in (
-        (b"no MATLAB at all, but long enough to have a head" * 10, r"c\.mat is no \.mat file"),
+        (b"no MATLAB at all, but long enough to have a head" * 10, r"c\.mat is not a valid MATLAB file"),
         (collection()[:400], "c.mat"),
-        (collection(validdata=None, testdata=None), "has no validdata, testdata, which"),
+        (collection(validdata=None, testdata=None), "missing: validdata, testdata"),
         (collection(testdata=[np.ones((2, 49))]), r"piece 0 of testdata must be numbers \(time, 88\)"),
     ):
         path.write_bytes(content)

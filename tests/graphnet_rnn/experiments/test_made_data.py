@@ -345,7 +345,7 @@ REFUSED = {
     "schedule": (lambda: autoencoder_optimizer("CIFAR"), UsageError, "name must be 'CURVES'"),
     "iterations": (lambda: autoencoder_optimizer(iterations=10), UsageError, "iterations .*>= 1000"),
     "no generator": (lambda: bouncing_balls(0, 1), UsageError, "generator must be a NumPy generator"),
-    "balls": (lambda: bouncing_balls(RNG(0), 1, balls=40), UsageError, "40 balls of radius 1.2 find no"),
+    "balls": (lambda: bouncing_balls(RNG(0), 1, balls=40), UsageError, "40 balls of radius 1.2 do not fit"),
     "radius": (lambda: bouncing_balls(RNG(0), 1, radius=0), UsageError, "bouncing_balls: radius must be"),
     "in a wall": (lambda: move_balls([[[0.5, 5]]], [[[1, 0]]], 2), DataError, r"places .* \[1.2, 8.8\]"),
     "overlap": (lambda: move_balls([[[4, 5], [5, 5]]], np.ones((1, 2, 2)), 2), DataError, "2 radii apart"),

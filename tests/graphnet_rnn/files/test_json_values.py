@@ -116,7 +116,7 @@ def test_values_without_a_round_trip_are_rejected_on_save(tmp_path: Path) -> Non
                     CellError, match=r"^Holding: the setting kept = .* cannot be stored in a model file"
                 ) as caught:
                     rnn.save(network, tmp_path / "m")
-                assert f"JSON cannot restore a {type(value).__name__}." in str(caught.value)
+                assert f"JSON cannot store a {type(value).__name__}." in str(caught.value)
                 assert "\n" not in str(caught.value)
                 assert not (tmp_path / "m").exists()
 
@@ -167,6 +167,6 @@ def test_a_folder_or_a_pipe_in_the_way_of_a_file(tmp_path: Path) -> None:
                 WRITERS[name](path)
             said = str(caught.value)
             assert said.startswith(f"{path} could not be written: ")
-            assert said.endswith("see that there is room, and that it may be written to.")
+            assert said.endswith("check the free space and the permissions.")
             assert ".." not in said
             assert "\n" not in said

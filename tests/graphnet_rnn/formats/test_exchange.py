@@ -184,7 +184,7 @@ def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
     np.testing.assert_array_equal(half.theta, from_torch(model.float()).theta)
     one, other = (model["rnn"].get_parameter(f"bias_{side}_l0").detach().numpy() for side in ("ih", "hh"))
     np.testing.assert_array_equal(half.layers[0].weights["b_r"].value, (one + other)[:UNITS])
-    with fails(DataError, "rnn.weight_ih_l0", "cannot be made an array", ".float()"):
+    with fails(DataError, "rnn.weight_ih_l0", "cannot be converted to an array", ".float()"):
         from_torch(model.bfloat16())
 
 
@@ -329,12 +329,12 @@ BAD_TENSORS: list[tuple[Any, ...]] = [
     (also("rnn.weight_hh_l0", 24), "rnn.weight_hh_l0 has the shape [24]: not a matrix"),
     (also("rnn.weight_ih_l0", 18, 4), "rnn.weight_ih_l0 has the shape [18, 4]", "of 6 units needs [24, 4]"),
     (also("rnn.bias_ih_l1", 24, 1), "rnn.bias_ih_l1 has the shape [24, 1]", "needs [24]"),
-    (also("rnn.weight_ih_l0", 24, 4, kind="int8"), "int8", "quantised"),
+    (also("rnn.weight_ih_l0", 24, 4, kind="int8"), "int8", "quantized"),
     (without("linear.weight", "linear.bias"), "no output layer", "6 units", "torch.nn.Linear(6, outputs)"),
     (also("second.weight", 2, 6), "second.weight [2, 6] all read 6 units", "output_prefix="),
     (also("linear.bias", 3), "linear.bias has the shape [3]", "7 outputs needs [7]"),
-    (also("norm.weight", 6), "norm.weight [6]: no part of", "prefix='rnn.' and output_prefix="),
-    (also("table.weight", 9, 4), "table.weight [9, 4]: no part of", "embedding_prefix='table.'"),
+    (also("norm.weight", 6), "norm.weight [6]: not a part of", "prefix='rnn.' and output_prefix="),
+    (also("table.weight", 9, 4), "table.weight [9, 4]: not a part of", "embedding_prefix='table.'"),
     (also("initial.h", 2, 1, 6), "initial.c missing"),
     (state_dict() | state_dict("GRU", prefix="other."), "2 recurrent modules", "'rnn.', 'other.'", "prefix="),
     (PROJECTED | {"rnn.weight_hr_l0": ones((5, 7), "f")}, "columns of weight_hr_l0", "[5, 7]"),
@@ -416,7 +416,7 @@ def test_networks_that_torch_has_not() -> None:
         ([plain, rnn.LSTM(5)], {}, "one width for all layers", "4, 5"),
         ([plain, rnn.LSTM(4)], {"skip": True}, "skip=False", "export_onnx"),
         ([rnn.LSTMProjected(UNITS, 3)], {"cells": True}, "LSTMCell has no projection"),
-        ([turned], {"cells": True}, "leave cells= out for two directions"),
+        ([turned], {"cells": True}, "leave cells= out for a bidirectional network"),
         ([turned, rnn.LSTM(3)], {}, "in all layers, or in none"),
         ([rnn.Bidirectional(rnn.LSTM(3), rnn.Elman(3))], {}, "network of LSTM, Elman"),
     ):

@@ -119,7 +119,7 @@ def test_a_cell_that_is_unknown_has_its_name_on_one_line_and_bounded(tmp_path: P
         with case(name[:9]):
             network = rnn.Network([type(name, (Leaky,), {})(3, keep=0.5)], inputs=2, outputs=2)
             rnn.save(network, tmp_path / "own")
-            with pytest.raises(ModelFileError, match="which graphnet does not have") as caught:
+            with pytest.raises(ModelFileError, match="which is not part of graphnet") as caught:
                 rnn.load(tmp_path / "own")
             assert name != "Leaky" or "rnn.load(path, [Leaky])" in str(caught.value)
             assert str(caught.value).isprintable()
@@ -134,12 +134,14 @@ def test_a_changed_cell_is_reported(own: Path) -> None:
         return gn.sin(Leaky.step(self, x, h))
 
     with pytest.raises(
-        ModelFileError, match=r"the cell Leaky cannot be made again with .*keep.*may have changed"
+        ModelFileError, match=r"the cell Leaky cannot be created with .*keep.*may have changed"
     ):
         rnn.load(own, [type("Leaky", (rnn.Elman,), {})])
     with pytest.raises(ModelFileError, match=r"the weight layer0\.W_xnew is missing, or its shape is not"):
         rnn.load(own, [type("Leaky", (Leaky,), {"step": other_weights})])
-    with pytest.warns(UserWarning, match=r"own: .* the equations of Leaky have changed since") as caught:
+    with pytest.warns(
+        UserWarning, match=r"own: .* the equations of Leaky, or constants in them, have changed"
+    ) as caught:
         rnn.load(own, [type("Leaky", (Leaky,), {"step": other_equations})])
     assert caught[0].filename == __file__
 
@@ -212,7 +214,7 @@ NOT_A_MODEL: dict[str, tuple[bytes, str]] = {
     "of torch": (safetensors_save(W, {"format": "pt"}), NO_MODEL),
     "a list": (safetensors_save(W, {KEY: "[]"}), NO_MODEL),
     "half a text": (safetensors_save(W, {KEY: "{"}), "is damaged: its header cannot be read"),
-    "no format": (safetensors_save(W, {KEY: "{}"}), "is damaged: it does not say its format"),
+    "no format": (safetensors_save(W, {KEY: "{}"}), "is damaged: its format version is missing or invalid"),
     "no checksum": (safetensors_save(W, {KEY: '{"format": 1}'}), "is damaged: its content does not"),
     "no network": (ModelFile(W, {"format": FORMAT}).to_bytes(), "holds no model"),
     "a new format": (
@@ -258,7 +260,7 @@ FAILING: dict[str, tuple[str, Any, type[BaseException]]] = {
 
 
 def test_failed_write_leaves_the_old_file(model: Path) -> None:
-    before, said = model.read_bytes(), "could not be written: .*What was saved before is untouched"
+    before, said = model.read_bytes(), "could not be written: .*Files that were saved before are unchanged"
     for where, (function, failing, error) in FAILING.items():
         with case(where), pytest.MonkeyPatch.context() as planted:
             planted.setattr(function, failing, raising=False)

@@ -132,23 +132,23 @@ GNN = {"cell": "GNN", "units": 4, "edges": 2}
 RHN = {"cell": "RHN", "units": 4, "depth": 200_000}
 SEEN: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown setting": ({"model": {"colour": 1}}, "a Network has no setting 'colour'"),
-    "a setting that is missing": ({"model": {"inputs": ...}}, "its settings do not fit"),
-    "no layers": ({"model": {"layers": ...}}, "its settings do not fit"),
+    "a setting that is missing": ({"model": {"inputs": ...}}, "its settings are invalid"),
+    "no layers": ({"model": {"layers": ...}}, "its settings are invalid"),
     "another kind": ({"model": {"variational": [1]}}, "variational must be True or False, not (1,)"),
     "no bias": ({"tensors": lambda t: {k: t[k] for k in t if k != "output.b_o"}}, "weight output.b_o is"),
     "another dtype": ({"tensors": lambda t: t | {"output.b_o": np.zeros(4, int)}}, "output.b_o is int64"),
     "equations of words": ({"equations": ["a"]}, "its digest of equations is ['a'], not numbers"),
     "equations that are none": ({"equations": {"a": 1}}, "its digest of equations is {'a': 1}, not numbers"),
-    "a vocabulary of numbers": ({"vocabulary": [1, 2]}, "a vocabulary holds characters, a str, not [1, 2]"),
-    "a vocabulary twice": ({"vocabulary": "aabc"}, "a vocabulary holds each character once"),
+    "a vocabulary of numbers": ({"vocabulary": [1, 2]}, "Vocabulary: characters must be a str, not [1, 2]"),
+    "a vocabulary twice": ({"vocabulary": "aabc"}, "Vocabulary: characters must be sorted and different"),
     "a vocabulary of another size": ({"vocabulary": "abcde"}, "a vocabulary of 5 characters does not fit"),
     "units that are not there": ({"model": {"layers": [LSTM]}}, "is missing, or its shape is not [4"),
     "no such inputs": ({"model": {"inputs": 2**31 - 1}, "vocabulary": None}, "[2147483647, 3]"),
     "no such delays": ({"model": {"layers": [{"cell": "NARX", "order": 10**9}]}}, "has at least"),
     "no such graph": ({"model": {"layers": [HUGE]}}, "has at least 100000000000 weights"),
-    "a size that no input has": ({"model": {"inputs": 10**8, "layers": [GNN]}, "vocabulary": None}, "cannot be made"),
-    "a depth that no weight has": ({"model": {"layers": [RHN]}}, "cannot be made"),
-    "unsaid cells": ({"model": {"layers": [doubled(60)]}}, "it does not say which cell is the"),
+    "a size that no input has": ({"model": {"inputs": 10**8, "layers": [GNN]}, "vocabulary": None}, "cannot be"),
+    "a depth that no weight has": ({"model": {"layers": [RHN]}}, "cannot be created"),
+    "unsaid cells": ({"model": {"layers": [doubled(60)]}}, "the cell for its setting"),
     "cells within each other": ({"model": {"layers": [nested(300)]}}, "nested too deeply"),
 }  # fmt: skip
 
@@ -195,7 +195,7 @@ def test_pipes_and_devices_do_not_block(tmp_path: Path) -> None:
 
 
 def test_too_long_descriptions_are_not_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="must be shorter than"):
+    with pytest.raises(UsageError, match="must together be shorter than"):
         rnn.save(rnn.Network([rnn.LSTM(3)], 4, 4), tmp_path / "m", {"all": "x" * (1 << 24)})
     assert not (tmp_path / "m").exists()
 

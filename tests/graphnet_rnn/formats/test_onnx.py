@@ -217,7 +217,7 @@ def test_unsupported_networks_are_rejected(
 ) -> None:
     own = type("OwnSequence", (rnn.Elman,), {"sequence": lambda self: None})
     refused: list[tuple[Any, dict[str, Any], str]] = [
-        (own, {}, r"OwnSequence\(units=3\) has a `sequence` of its own.*gn\.export_onnx\("),
+        (own, {}, r"OwnSequence\(units=3\) overrides `sequence`.*gn\.export_onnx\("),
         (rnn.LSTM, {"batch": 2.5}, "batch must be a whole number >= 1, not 2.5"),
         (rnn.LSTM, {"initial": "none"}, "initial must be"),
         (rnn.LSTM, {"initial": "learned"}, "initial_state='learned'"),

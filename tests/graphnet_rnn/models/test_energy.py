@@ -544,7 +544,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (UsageError, "hidden states of an RTRBM are not drawn", lambda: temporal().sample(1, mean_field=False)),
         (UsageError, "call feed(data) first", lambda: ContrastiveDivergence(rbm()).gradient(np.zeros(19))),
         (UsageError, "takes an RBM, TRBM or RTRBM", lambda: ContrastiveDivergence(RBM)),  # type: ignore[arg-type]
-        (UsageError, "must be a first-order or a Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.LBFGS(), 1)),
+        (UsageError, "must be first-order or Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.LBFGS(), 1)),
         (UsageError, "layers is empty", lambda: Stack([])),
         (UsageError, "on top of 3 hidden units", lambda: Stack([RBM(4, 3), RBM(4, 2)])),
         (UsageError, "gaussian visible units", lambda: Stack([RBM(4, 3), RBM(3, 2, "gaussian")])),

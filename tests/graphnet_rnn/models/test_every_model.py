@@ -254,7 +254,7 @@ def test_missing_and_wrong_weights_are_rejected(tmp_path: Path) -> None:
                     assert all(part in said for part in weight.split(".")), "of a part, too, by its name"
             saved.write_bytes(content)
             resealed(saved, lambda tensors, said: tensors.update({"more": np.zeros(3, np.float32)}))
-            assert "its weights have other names" in sentence(saved)
+            assert "the names of its weights differ" in sentence(saved)
 
 
 def test_sizes_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_changed_equations_are_reported(tmp_path: Path) -> None:
                 return gn.Graph(outputs, graph.inputs)
 
             other = type(kind.__name__, (kind,), {"__graph__": changed, "__module__": __name__})
-            says = f"the equations of {kind.__name__} have changed since"
+            says = f"the equations of {kind.__name__}, or constants in them, have changed"
             with pytest.warns(UserWarning, match=says) as caught:
                 rnn.load(saved, [*OWN, other])
             assert caught[0].filename == __file__
@@ -358,7 +358,7 @@ def test_models_that_cannot_be_loaded_are_not_saved(tmp_path: Path) -> None:
 
 def test_load_network_rejects_other_models(tmp_path: Path) -> None:
     rnn.save(RBM(3, 2), tmp_path / "m")
-    with pytest.raises(ModelFileError, match="holds a model RBM, no network"):
+    with pytest.raises(ModelFileError, match="holds a model RBM, not a network"):
         load_network(tmp_path / "m")
 
 

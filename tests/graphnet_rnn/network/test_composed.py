@@ -190,7 +190,7 @@ def test_a_changed_function_is_reported(tmp_path: Path) -> None:
 
     rnn.save(made(1.0)(net(2, 3)), tmp_path / "m.safetensors")
     rnn.load(tmp_path / "m.safetensors", made(1.0))
-    with pytest.warns(UserWarning, match="equations of single have changed"):
+    with pytest.warns(UserWarning, match="equations of single, or constants"):
         rnn.load(tmp_path / "m.safetensors", made(1.5))
 
 
@@ -219,11 +219,11 @@ def test_invalid_arguments_are_rejected() -> None:
         (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, which a Trainer"),
         (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which is an attribute"),
         (lambda: joined(*[net(2, 0)] * 2, net(4, 1)), UsageError, "joined: one and other are the same Network; pass"),
-        (lambda: cases(TWO_NAMES), UsageError, "two inputs are called 'x' (made at"),
-        (lambda: cases(UNREAD), UsageError, "GraphCases: m depends on m[2] (made at"),
-        (lambda: cases(lambda u, batch: u.hidden[-1]), UsageError, "graph must give an Unrolled, losses (2,), one"),
-        (lambda: cases(lambda u, batch: gn.sum(u.final[0], axis=1), {"z": Z}), DataError, "graph reads, x, not z"),
-        (lambda: rnn.GraphCases(net(2, 2), {}), UsageError, "of a single Network rnn.Arrays takes inputs and targets"),
+        (lambda: cases(TWO_NAMES), UsageError, "two inputs have the name 'x' (made at"),
+        (lambda: cases(UNREAD), UsageError, "GraphCases: the metric m depends on m[2] (made at"),
+        (lambda: cases(lambda u, batch: u.hidden[-1]), UsageError, "graph must return an Unrolled, the losses of"),
+        (lambda: cases(lambda u, batch: gn.sum(u.final[0], axis=1), {"z": Z}), DataError, "to an array; got z"),
+        (lambda: rnn.GraphCases(net(2, 2), {}), UsageError, "rnn.Arrays to train a single Network"),
         (lambda: net(2, 2).unroll(2, 2, targets=X_OF_ONE), UsageError, "must be int64[2, 2], but x"),
     ]  # fmt: skip
     for ask, error, said in asked:

@@ -140,7 +140,7 @@ def test_a_table_in_units_of_its_own_is_learned(
 def test_invalid_arguments_are_rejected() -> None:
     for made, error, words in (
         (lambda: Scaling(([1], [0])), UsageError, "a deviation must be a finite number > 0"),
-        (lambda: Scaling(([1, 2], [1])), UsageError, "has 2 means, but 1 deviations"),
+        (lambda: Scaling(([1, 2], [1])), UsageError, "got 2 means and 1 deviations"),
         (lambda: Scaling.of(X), UsageError, r"rnn.data.Sequences\(x, t\)"),
         (
             lambda: rnn.Network([rnn.GRU(2)], 1, 2, reads="vectors", scaling=Scaling(([1e300], [1]))),

@@ -324,16 +324,16 @@ def test_validation_is_the_mean_loss_of_another_sequence() -> None:
 def test_invalid_streams_leave_the_weights_unchanged() -> None:
     net = network(rnn.Elman(3))
     x, t = symbols(batch=1)
-    with pytest.raises(UsageError, match="Stream: optimizer must be one of first order"):
+    with pytest.raises(UsageError, match="Stream: optimizer must be first-order"):
         learn(RTRL(net), rnn.HessianFree(), x, t, 1)
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (UsageError, {"learner": net}, r"learner must be a learner, e.g. rnn.online.RTRL\(network\)"),
         (UsageError, {"every": 0}, "every .* not 0"),
-        (DataError, {"every": 9}, "5 time steps are fewer than a step takes, 9"),
+        (DataError, {"every": 9}, "a step takes 9 time steps, but there are only 5"),
         (DataError, {"targets": t[1:]}, r"not \[5, 1\] and \[4, 1\]"),
         (DataError, {"inputs": [[1], [2, 3]]}, "must be arrays"),
         (DataError, {"weights": np.ones(4)}, r"weights must be 5 numbers >= 0, .* not \[4\]"),
-        (DataError, {"weights": -np.ones(5)}, "weights .* from -1"),
+        (DataError, {"weights": -np.ones(5)}, "weights .* minimum -1"),
         (DataError, {"weights": [1, 0, 1, 1, 1]}, "step 1 has no time step with a weight above 0"),
         (UsageError, {"valid": x}, r"valid must be \(inputs, targets\)"),
     ]

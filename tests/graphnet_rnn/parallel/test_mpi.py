@@ -131,7 +131,7 @@ def test_one_that_fails_ends_all_and_the_run_goes_on(what: str, tmp_path: Path) 
     sentence = {
         "raises": "rank 1 of 2: the disk of this machine is gone",
         "hangs": "rank 1 of 2 did not answer for 2 s; the run can be resumed",
-        "dies": "of 2 processes one was killed, which ended the run; it goes on from its last checkpoint: ",
+        "dies": "one of 2 processes was killed, which ended the run; resume it from its last checkpoint: ",
     }[what]
     assert f"graphnet-rnn: {sentence}" in said
     for folder in ("run", "whole"):

@@ -178,21 +178,21 @@ def test_errors_and_weights_that_part_end_all(tmp_path: Path) -> None:
         by_threads(2, work)
     folder = tmp_path / "the pipe is closed"
     assert list(folder.glob("checkpoint-*"))
-    assert "holds a run already" in refused(2, lambda ranks: carried(rnn.Adam(0.01), 1, folder, ranks))
+    assert "already contains a run" in refused(2, lambda ranks: carried(rnn.Adam(0.01), 1, folder, ranks))
 
 
 def test_steps_that_are_not_divided_are_refused(tmp_path: Path) -> None:
     whole = rnn.CarriedText(network(), CORPUS, 6, 8)
     two = rnn.DrawnText(network(), CORPUS, 6, 4, gradient_batches=2)
     for problem, said in (
-        (whole, "4 processes cannot share a batch that is no more than 1 part"),
+        (whole, "4 processes need at least as many shares; got 1"),
         (two, "4 processes cannot share the 2 batches of a step"),
     ):
         make = lambda ranks, problem=problem: Trainer(problem, folder=tmp_path, parallel=ranks)
         assert said in refused(4, make)
     with pytest.raises(UsageError, match='parallel must be "mpi"'):
         Trainer(whole, folder=tmp_path, parallel="tcp")
-    with pytest.raises(UsageError, match="shares must divide the batch of 8; 3 does not"):
+    with pytest.raises(UsageError, match=r"shares must divide the batch size \(8\); got 3"):
         rnn.CarriedText(network(), CORPUS, 6, 8, shares=3)
 
 
@@ -255,7 +255,7 @@ def test_every_problem_is_shared_or_gives_a_reason(name: str, tmp_path: Path) ->
         Trainer(row.make(), settings, tmp_path / str(ranks.size), parallel=ranks).run()
 
     if name in UNSHARED:
-        with pytest.raises(UsageError, match=r"2 processes.*; (give|start)"):
+        with pytest.raises(UsageError, match=r"2 processes.*[;.] (give|start|Increase)"):
             by_threads(2, work)
         assert not (tmp_path / "2").exists()
         return

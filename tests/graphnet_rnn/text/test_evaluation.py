@@ -105,8 +105,8 @@ def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
             (np.ones(4), r"float64 of shape \[4\]"),
             (np.ones((2, 2), np.int64), r"int64 of shape \[2, 2\]"),
             ([], "the text has 0 characters"),
-            ([[1], [1, 2]], "must be a row of symbols, whole numbers"),
-            (np.arange(4), "the symbol 3 is out of range: symbols are 0 ... 2"),
+            ([[1], [1, 2]], "must be one-dimensional, of whole numbers"),
+            (np.arange(4), "symbols must be 0 ... 2; got 3"),
         ):
             with case(read, said), pytest.raises(DataError, match=said):
                 read(given)
@@ -256,14 +256,14 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "no time": (lambda: rnn.Evaluator(network(), time=0), UsageError, "time must be a whole number >= 1"),
     "no symbols": (lambda: rnn.Evaluator(NUMBERS), UsageError, "the network must read symbols and"),
     "cold": (lambda: choose(LOGITS, -1e-9, np.random.default_rng(0)), UsageError, "temperature must be >="),
-    "unseen": (lambda: rnn.Sampler(network()).read("aqa"), DataError, "has not seen in training:"),
+    "unseen": (lambda: rnn.Sampler(network()).read("aqa"), DataError, "are not in the vocabulary of the model:"),
     # Told at once, and not only when the first character is asked for.
     "length": (lambda: rnn.Sampler(network()).sample(-1), UsageError, "length must be a whole number >="),
     "temperature": (lambda: rnn.Sampler(network()).sample(5, -1), UsageError, "temperature must be >="),
     "seed": (lambda: rnn.Sampler(network()).sample(5, seed=-1), UsageError, "seed must be a whole number"),
     "pooled": (lambda: rnn.Sampler(POOLED), UsageError, "Sampler: the network must have an output at each time step"),
     "pooled lanes": (lambda: rnn.Lanes(POOLED), UsageError, "Lanes: the network must have an output at each time step"),
-    "read, unseen": (lambda: rnn.read(reader(), "ax"), DataError, "has not seen in training: 'x'"),
+    "read, unseen": (lambda: rnn.read(reader(), "ax"), DataError, "are not in the vocabulary of the model: 'x'"),
     "read nothing": (lambda: rnn.read(reader(), ""), DataError, "leaves none to score"),
     "read, no vocabulary": (lambda: rnn.read(BARE, "a"), UsageError, "read: the network must have a vocabulary"),
     "costs of none": (lambda: rnn.cost_over_text(reader(), TEXT, characters=0), UsageError, "characters mu"),

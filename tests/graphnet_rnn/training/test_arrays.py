@@ -195,7 +195,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "inputs for float32": (DataError, NUMBERS | {"inputs": X + 1e39}, "1e+39, which is infinite in float32"),
     "targets for float32": (DataError, NUMBERS | {"targets": S + 1e39}, "targets at [0, 0, 0] is 1e+39"),
     "weights for float32": (DataError, NUMBERS | {"weights": WEIGHTS * 1e39}, "weights at [0] is 1e+39"),
-    "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11, ...), of each"),
+    "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11, ...) for each"),
     "targets that are none": (DataError, {"targets": [[1], [1, 2]]}, "Arrays: targets must be an array"),
     "numbers for symbols": (DataError, {"targets": T * 1.0}, "must be whole numbers in 0 ... 3, (6, 11)"),
     "a symbol too many": (DataError, {"targets": T + 1}, "targets must be whole numbers in 0 ... 3"),
@@ -203,28 +203,28 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [6, 11], one for each target, (6"),
     "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0, and not all 0; the"),
     "no weights": (DataError, {"weights": 0 * WEIGHTS}, "weights must be at least 0, and not all 0"),
-    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a"),
+    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on, at least"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
     "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), or"),
-    "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "to train on have 6 steps, those to"),
+    "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "must have as many time steps; got 6"),
     "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches"),
     "no step": (DataError, {"gradient_batches": 9}, "a step takes 36 cases, but there are 10 to train on"),
     "nothing scored": (UsageError, {"unscored": TIME}, "unscored"),
     "a limit below 0": (UsageError, {"clip_values": -1.0}, "clip_values must be"),
     "labels of other lengths": (
-        DataError, OF_LABELS | {"targets": CTC[1], "valid": (CTC[0], LONGER)}, "have 2 labels, those to vali",
+        DataError, OF_LABELS | {"targets": CTC[1], "valid": (CTC[0], LONGER)}, "must have as many labels; got 2",
     ),
     "a label too many": (DataError, OF_LABELS | {"targets": CTC[1] + 1}, "whole numbers in -1 ... 2, (11"),
     "the blank": (DataError, OF_LABELS | {"targets": CTC[1] * 0 + OUTPUTS - 1}, "the last output is the"),
     "labels that nothing spells": (  # equal neighbours take a step between them
         DataError, OF_LABELS | {"targets": CTC[1] * 0, "lengths": [2] + [3] * 10},
-        "labels of case 0 take 3 steps",
+        "labels of case 0 need 3 time steps",
     ),
-    "targets of cases": (DataError, {"targets": T[0]}, 'for a network with pool="last"'),
-    "targets of steps": (DataError, {"network": network("softmax", pool="last")}, "for a network without"),
+    "targets of cases": (DataError, {"targets": T[0]}, 'needs a network with pool="last"'),
+    "targets of steps": (DataError, {"network": network("softmax", pool="last")}, "need a network without"),
     "Sequences of cases": (
-        DataError, {"inputs": Sequences(X, T[0]), "targets": None, "valid": None}, 'for a network with pool="last"',
+        DataError, {"inputs": Sequences(X, T[0]), "targets": None, "valid": None}, 'needs a network with pool="last"',
     ),
 }  # fmt: skip
 
@@ -239,7 +239,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (
             {"clip_values": 1.0},
             rnn.LBFGS(),
-            "clip_values is for first-order optimizers; LBFGS also uses the loss",
+            "clip_values applies only to first-order optimizers; LBFGS also uses the loss",
         ),
         (batches, rnn.Adam(), "curvature_batches has no effect, since Adam uses no curvature"),
     ):
@@ -498,7 +498,7 @@ def test_cases_without_a_scored_step_are_of_no_weight() -> None:
                 buckets=buckets,
             )
             assert whole.validate() == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(UsageError, match="unscored = 6 leaves no target in 6 steps"):
+    with pytest.raises(UsageError, match=r"unscored must be below the number of time steps \(6\), not 6"):
         rnn.Arrays(net, x, t, unscored=6, valid=None)
 
 

@@ -114,13 +114,13 @@ def fed(batch: int = 1, targets: int = 5, metric: Any = METRICS[0], **how: Any) 
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "no network": (lambda: rnn.LongSequence(3), "LongSequence: the argument must be a Network, not 3"),
-    "dropout": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)), "dropout has no one cost"),
+    "dropout": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)), "must not have dropout"),
     "no time": (lambda: fed(time=0), "time must be"),
-    "unfed": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3)).loss(np.zeros(3)), "feed it a sequence first"),
+    "unfed": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3)).loss(np.zeros(3)), r"call feed\(x, t\) first"),
     "two sequences": (lambda: fed(batch=2), r"must be \(T, 1, ...\), not"),
-    "other targets": (lambda: fed(targets=4), "5 inputs go with 5 targets, not 4"),
-    "back": (lambda: fed(metric=Backpropagated()), "needs derivatives from step to step beyond a piece"),
-    "linear": (lambda: fed(metric=Kronecker(over_time="linear")), "needs derivatives from step to step beyond"),
+    "other targets": (lambda: fed(targets=4), "5 inputs need 5 targets, at least one; got 4"),
+    "back": (lambda: fed(metric=Backpropagated()), "needs derivatives across segments"),
+    "linear": (lambda: fed(metric=Kronecker(over_time="linear")), "needs derivatives across segments"),
     "no metric": (lambda: fed(metric=None), "metric must be one of rnn.riemannian"),
 }  # fmt: skip
 

@@ -80,7 +80,7 @@ def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
     assert words[-2:] == ["accuracy", "largest weight"]
     for metrics, says in (
         ("accuracy", "metrics must be a list of names and functions of the model, not 'accuracy'"),
-        (["accuracy"], r"names that Fit has \(none\), not 'accuracy'"),
+        (["accuracy"], r"names of metrics of Fit \(none\), not 'accuracy'"),
         ([max, max], "two metrics have the name max"),
         ([lambda model: "good"], "the metric <lambda> must give a number, not 'good'"),
     ):
@@ -107,7 +107,7 @@ def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pyte
     assert "<svg" in outcome._repr_mimebundle_()["image/svg+xml"]
     trainer.take_best()
     assert np.array_equal(trainer.problem.model.theta, rnn.load(tmp_path / "run" / "model.safetensors").theta)
-    with pytest.raises(UsageError, match=r"Trainer\.resume: this run has no folder, so no checkpoint"):
+    with pytest.raises(UsageError, match=r"Trainer\.resume: this run has no folder, and so no checkpoint"):
         trainer.resume()
 
 

@@ -255,9 +255,9 @@ EXPONENT = rnn.HessianFree(preconditioner=0.75)
 #: what -> (the call, what the UsageError names)
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "unfit, energy": (lambda: begin("energy", None, optimizer=rnn.LBFGS()), "EnergyCases: optimizer must"),
-    "unfit, arrays": (lambda: begin("arrays", None, optimizer=EXPONENT), "Arrays: a preconditioner that"),
+    "unfit, arrays": (lambda: begin("arrays", None, optimizer=EXPONENT), "Arrays: an exponent as preconditioner"),
     "unfit, symbols": (lambda: begin("symbols", None, optimizer=rnn.Adam()), "optimizer must be"),
-    "unfit, stream": (lambda: begin("stream", None, optimizer=rnn.LBFGS()), "optimizer must be one of"),
+    "unfit, stream": (lambda: begin("stream", None, optimizer=rnn.LBFGS()), "optimizer must be first-order"),
     "unfit, one's own": (lambda: begin("one's own", None, optimizer=EM).run(), "needs the objective of an HMM"),
     "a network": (lambda: Trainer(rnn.Network([rnn.Elman(2)], 2, 2)), "problem must be a Problem, e.g. rnn.Arrays"),
     "an optimizer": (lambda: Trainer(OWN, rnn.Adam()), "settings must be a Training, not Adam("),
@@ -466,5 +466,5 @@ def test_energy_cases_that_are_drawn_are_seen_once() -> None:
     seen = np.concatenate([*fed[:12], problem._kept])
     assert len(np.unique(seen, axis=0)) == len(seen) == 3 * 40 + 10
     assert rnn.EnergyCases(rbm(), draw, 10, valid=0, drawn=50).validate() is None
-    with pytest.raises(DataError, match=r"data\(generator, 50\) gave 51 cases"):
+    with pytest.raises(DataError, match=r"data\(generator, 50\) must return 50 cases; it returned 51"):
         rnn.EnergyCases(rbm(), partial(draw, more=1), 10, valid=0, drawn=50)

@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "truncated": ({"truncated": True}, {}, "model.truncated was True, now it is False"),
     "corpus, text": ({}, {"corpus": rnn.data.Corpus.split(TEXT[::-1])}, "the text has changed"),
     "corpus, parts": ({}, {"corpus": rnn.data.Corpus.split(TEXT, valid=0.2)}, "parts[0] was 384, now it"),
-    "corpus, characters": ({}, {"corpus": rnn.data.Corpus.split(TEXT.upper())}, "symbols stand for other"),
+    "corpus, characters": ({}, {"corpus": rnn.data.Corpus.split(TEXT.upper())}, "the vocabulary has changed"),
     "optimizer": ({}, {"optimizer": optimizers.SGD(0.05)}, "optimizer.name was Momentum, now it is SGD"),
     "time": ({}, {"time": 5}, "time was 6, now it is 5"),
     "batch": ({}, {"batch": 5}, "batch was 4, now it is 5"),

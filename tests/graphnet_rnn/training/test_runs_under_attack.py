@@ -122,7 +122,7 @@ def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> N
         assert sorted(ended) == [0, 2], said
         refused = said[ended.index(2)]
         assert refused.count("\n") == 1, refused
-        assert "another process" in refused or "holds a run already" in refused
+        assert "another process" in refused or "already contains a run" in refused
         require_same_files(contents(folder / "run"), whole[0])
         assert not left_over(folder)
 

@@ -105,7 +105,7 @@ XYZ = Corpus.split("xyz" * 100)
 #: what -> (the call, the error, what it names)
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "no batch": (lambda: drawn(gradient_batches=0), UsageError, "gradient_batches must be a whole number"),
-    "curvature": (lambda: drawn(curvature_batches=4), UsageError, "must be at most gradient_batches, 3"),
+    "curvature": (lambda: drawn(curvature_batches=4), UsageError, "must be at most gradient_batches"),
     "a large step": (lambda: drawn(gradient_batches=30), DataError, "has 111 sequences of 9 characters"),
     "unscored": (lambda: drawn(unscored=9), UsageError, "unscored must be in 0 ... 8"),
     "a sample": (lambda: drawn(sample=-1), UsageError, "sample must be a whole number >= 0, not -1"),

@@ -260,20 +260,20 @@ def test_failed_resume_or_run_changes_no_file(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"none cannot be resumed\. There is no"):
         trainer(tmp_path / "none").resume()
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(SaveError, match=r"the folder .* cannot be made: File exists"):
+    with pytest.raises(SaveError, match=r"the folder .* cannot be created: File exists"):
         trainer(tmp_path / "file").run()
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
     run = trainer(tmp_path / "run", epochs=1)
     run.run()
     before = contents(tmp_path / "run")
-    with pytest.raises(UsageError, match=r"holds a run already; continue it \(.*trainer\.resume\(\)\)"):
+    with pytest.raises(UsageError, match=r"already contains a run; resume it \(.*trainer\.resume\(\)\)"):
         trainer(tmp_path / "run", epochs=1).run()
     require_same_files(contents(tmp_path / "run"), before)
     for path in run.folder.checkpoints():
         tensors, said = parts_of(path.read_bytes())
         said["training"]["progress"]["finished"] = "\x1b[2J"  # a file says it to a terminal
         path.write_bytes(ModelFile(tensors, said).to_bytes())
-    with pytest.raises(ModelFileError, match=r"the run ended by '\\x1b\[2J', not by epochs or"):
+    with pytest.raises(ModelFileError, match=r"the reason of its end must be epochs or"):
         trainer(tmp_path / "run").resume()
     for path in run.folder.checkpoints():
         path.write_bytes(path.read_bytes()[:-1])
@@ -296,7 +296,7 @@ def test_a_changed_history_is_reported(tmp_path: Path) -> None:
         with case(changed[:100]):
             run.folder.history.write_bytes(changed)
             before = contents(tmp_path / "run")
-            with pytest.raises(ModelFileError, match="is not what it was when the checkpoint was written"):
+            with pytest.raises(ModelFileError, match="has changed since the checkpoint was written"):
                 trainer(tmp_path / "run").resume()
             require_same_files(contents(tmp_path / "run"), before)
 
@@ -324,7 +324,7 @@ def test_a_best_model_that_was_lost_or_changed_is_there_again(tmp_path: Path) ->
 
 
 def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path) -> None:
-    in_the_way = r"training would write over|holds a run already|\.lock there is a file, not a lock"
+    in_the_way = r"training would overwrite|already contains a run|\.lock there is a file, not a lock"
     for name in ("timing.jsonl", "curve.png", "history.jsonl", "model.safetensors", ".lock"):
         with case(name):
             folder = tmp_path / f"of {name}"
@@ -350,14 +350,14 @@ def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
             before = mine.read_bytes()
             (folder / name).symlink_to(mine)
             last = trainer(folder)
-            with contextlib.suppress(ModelFileError):  # the checkpoint that is a link
+            with contextlib.suppress(ModelFileError):  # the checkpoint that is a symbolic link
                 last.resume()
-            with pytest.raises(SaveError, match="is a link"):
+            with pytest.raises(SaveError, match="is a symbolic link"):
                 last.run()
             assert mine.read_bytes() == before
             new.mkdir()
             (new / name).symlink_to(tmp_path / "nothing")
-            with pytest.raises(SaveError, match="is a link"):
+            with pytest.raises(SaveError, match="is a symbolic link"):
                 trainer(new).run()
             assert not (tmp_path / "nothing").exists()
 
@@ -376,7 +376,7 @@ def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, whole: dic
                 history.write_bytes(kept[-1][:-1] if change == "shortened" else kept[-1] + b"{}\n")
 
         with case(change):
-            with pytest.raises(SaveError, match=r"\.jsonl has [\d,]+ bytes where this run has written"):
+            with pytest.raises(SaveError, match=r"\.jsonl has [\d,]+ bytes, but this run has written"):
                 trainer(history.parent, listeners=[At(9, meddle)]).run()
             history.write_bytes(kept[-1])
             require_it_goes_on(history.parent, whole)
@@ -387,7 +387,7 @@ def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path, whole: dict[s
 
     def another() -> None:
         before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
-        with pytest.raises(UsageError, match="another process trains in"):
+        with pytest.raises(UsageError, match="another process is training in"):
             resumed(tmp_path / "run").run()
         assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
 
@@ -435,10 +435,12 @@ def test_a_run_whose_folder_is_removed_ends_and_writes_into_no_other_run_s(tmp_p
         theirs.update({p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()})
 
     with contextlib.ExitStack() as stack:
-        with pytest.raises(UsageError, match="another process trains in"):
+        with pytest.raises(UsageError, match="another process is training in"):
             trainer(tmp_path / "run", listeners=[At(9, another_begins)]).run()
         assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == theirs
-    with pytest.raises(SaveError, match=r"gone was removed meanwhile.* cannot be locked again: No such file"):
+    with pytest.raises(
+        SaveError, match=r"gone or its lock was removed.* cannot be locked again: No such file"
+    ):
         trainer(tmp_path / "gone", listeners=[At(9, lambda: shutil.rmtree(tmp_path / "gone"))]).run()
     assert not (tmp_path / "gone").exists()
 

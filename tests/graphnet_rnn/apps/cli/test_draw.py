@@ -187,7 +187,10 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path, capsys: Any) -> None:
     """By another demo, or by a training that goes on with what one made."""
     (tmp_path / demo.MARKER).touch()
     (tmp_path / "history.jsonl").write_text("{}\n", encoding="utf-8")
-    for used, said in ((tmp_path / demo.MARKER, "another demo runs"), (tmp_path, "another process trains")):
+    for used, said in (
+        (tmp_path / demo.MARKER, "another demo is running"),
+        (tmp_path, "another process is training"),
+    ):
         with files.locked(used):
             assert main(["demo", "--out", str(tmp_path)]) == 2
         assert said in capsys.readouterr().err

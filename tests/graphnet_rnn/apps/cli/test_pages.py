@@ -105,7 +105,7 @@ def test_page_serves_html_and_takes_orders(writing: WritingPage, tmp_path: Path)
     assert (tmp_path / "novel.txt").read_text("utf-8") == writing.desk.view.text
     (tmp_path / "novel.txt").write_text("another's", encoding="utf-8")
     ordered(writing, ["type", "d"], ["save", None])
-    assert "changed by another program; save again to write over it" in writing.desk.wait(300).message
+    assert "changed by another program; save again to overwrite it" in writing.desk.wait(300).message
     assert (tmp_path / "novel.txt").read_text("utf-8") == "another's"
     ordered(writing, ["save", None])
     assert not writing.desk.wait(300).changed

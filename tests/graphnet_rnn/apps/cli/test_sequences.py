@@ -165,7 +165,7 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
     found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in table("p.csv")]
     np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
     assert main([*predict, "--inputs", "a,b,noise"]) == 2
-    assert "3 columns cannot stand for the 2 that the network reads: a, b" in capsys.readouterr().err
+    assert "must name 2 columns, for those that the network reads (a, b); got 3" in capsys.readouterr().err
     assert main(["predict", MODEL, "less.csv", "--case", "who", "--out", "p.csv"]) == 1
     assert "less.csv has no column 'a'; it has b, who" in capsys.readouterr().err
 
@@ -240,5 +240,5 @@ def test_classes_are_those_of_both_files_and_numbers_that_are_names_are_none(cap
     assert rnn.load(MODEL).outputs == 3
     written("d.csv", "who,ax,kind", np.arange(30), np.arange(30) / 30, 1_000_003 * np.arange(30))
     assert main(["train", "d.csv", "--target", "kind", "--case", "who", *TRAIN[2:], "--out", "new"]) == 2
-    assert "makes 29,000,088 classes of 30 targets; number the classes from 0 on" in capsys.readouterr().err
+    assert "makes 29,000,088 classes for 30 targets; number the classes from 0 on" in capsys.readouterr().err
     assert not Path("new").exists()

@@ -99,7 +99,7 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
     t.press("e")
 
     def open_another(*keys: str) -> None:
-        t.press("^O", sees="not saved: ^S saves it, ^O again drops it")
+        t.press("^O", sees="not saved: ^S saves it, ^O again discards it")
         t.press("^O", sees="open:")
         t.press(*keys)
 
@@ -126,7 +126,7 @@ def test_unsaved_text_is_kept_after_a_signal(written: Any, tmp_path: Path) -> No
     assert t.wait() == 130
     assert t.sees("the text was not saved; it is in novel.txt.unsaved")
     again = written("novel.txt", columns=80)
-    again.until(lambda: again.sees("novel.txt.unsaved holds what was not saved last time"))
+    again.until(lambda: again.sees("novel.txt.unsaved holds the text that was not saved last time"))
     again.press("g", sees="abcg")
     again.hang_up()
     assert again.wait() == 130

@@ -128,7 +128,7 @@ def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Pa
     sweep.run()
     (bad,) = sweep.book.look()
     assert (bad.state, Killed.count) == ("failed", baker.DEATHS)
-    assert bad.sentence.startswith("ended by SIGKILL, 3 times in epoch 1; if the system ended it for want of")
+    assert bad.sentence.startswith("ended by SIGKILL, 3 times in epoch 1; if memory was exhausted")
     take(Inside)
     sweep.run(retry=True)
     assert sweep.book.look()[0].state == "done"
@@ -215,7 +215,7 @@ def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
     history(entry.run, 2.25, 1.5, more='{"event": "epoch", \n')
     entry.look()
     assert entry.state == "failed"
-    assert re.search(r"history\.jsonl, line \d+, .*; remove .* to have it trained again", entry.sentence)
+    assert re.search(r"history\.jsonl, line \d+, .*; remove .* to train it again", entry.sentence)
 
 
 def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     other.mkdir()
     (other / "x").touch()
     for wanted, where, said in (
-        (recipe(text, 3), folder, "belongs to another recipe: the setting epochs of it differ"),
+        (recipe(text, 3), folder, "belongs to another recipe: the setting epochs differ"),
         (recipe(text), other, "exists and is not a sweep"),
     ):
         with pytest.raises(UsageError, match=said):
@@ -185,7 +185,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
         Sweep(recipe(text, settings={"learning_rate": 1}), tmp_path / "new")
     assert not (tmp_path / "new").exists()
     Path(text).write_text(TEXT + "x", encoding="utf-8")
-    with pytest.raises(UsageError, match="belongs to another recipe: data of it differ"):
+    with pytest.raises(UsageError, match="belongs to another recipe: data differ"):
         Book(recipe(text), folder)
     assert len(list((folder / "data").iterdir())) == 1
 
@@ -262,10 +262,12 @@ def test_source_of_imported_code_is_reported(
     mine.write_text(code, encoding="utf-8")
     Book(recipe(text, 1, {"cell": f"{mine}:Own", "units": 2}), folder)
     main(["sweep", folder, "--only-report", "--html", str(tmp_path / "p.html")])
-    assert "runs its code" not in capsys.readouterr().err
+    assert "execute this code" not in capsys.readouterr().err
     assert not ran.exists()
     assert main(["sweep", folder]) == 0
-    assert f"the recipe names cells of {mine}: the runs import that" in capsys.readouterr().err
+    assert (
+        f"the recipe uses cells of {mine}; the runs import and execute this code" in capsys.readouterr().err
+    )
     assert ran.exists()
 
 
@@ -321,7 +323,7 @@ def test_ray_is_registered_with_joblib(text: str, tmp_path: Path, monkeypatch: p
 
 def test_missing_packages_are_reported_before_files_are_made(text: str, tmp_path: Path) -> None:
     for missing, how, words in (
-        ("optuna", None, r"pip install 'graphnet-rnn\[sweep\]', or say method = 'random'"),
+        ("optuna", None, r"pip install 'graphnet-rnn\[sweep\]', or use method = 'random'"),
         ("joblib", "loky", r"pip install 'graphnet-rnn\[sweep\]', or leave parallel out"),
         ("ray", "ray", "parallel='ray' needs ray, which is not installed"),
     ):
@@ -400,8 +402,8 @@ def test_every_pruner_of_optuna_works(text: str, tmp_path: Path) -> None:
 def test_invalid_optuna_settings_are_rejected(text: str, tmp_path: Path) -> None:
     for kind, name, given, words in (
         ("sampler", "Nothing", {}, "Optuna has no sampler Nothing; it has .*TPESampler"),
-        ("sampler", "TPESampler", {"speed": 3}, "sampler TPESampler cannot be made: .*speed"),
-        ("pruner", "PatientPruner", {}, "pruner PatientPruner cannot be made"),
+        ("sampler", "TPESampler", {"speed": 3}, "sampler TPESampler cannot be created: .*speed"),
+        ("pruner", "PatientPruner", {}, "pruner PatientPruner cannot be created"),
     ):
         how = {"method": "optuna", "settings": {"rate": Between(1e-4, 1.0, log=True)}}
         with case(name, given), pytest.raises(UsageError, match=words):
@@ -422,7 +424,7 @@ def test_settings_absent_from_the_recipe_are_reported_as_damage(text: str, tmp_p
         entry = book.look()[0]
         with case(name, value):
             assert (entry.state, entry.settings) == ("failed", {})
-            assert "settings.json is damaged: the recipe has no such settings" in entry.sentence
+            assert "settings.json is damaged: its settings are not possible in the recipe" in entry.sentence
             book.propose(1)
             assert 2 <= book.entries[1].settings["units"] <= 9
 
@@ -439,10 +441,10 @@ def test_a_failed_search_ends_all(text: str, tmp_path: Path, monkeypatch: Any, t
     def fails(tuner: Tuner, number: int, fates: Any) -> Any:
         if asked == "propose" and number == 0:
             return honest(tuner, number, fates)
-        raise UsageError("recipe: Optuna cannot search so")
+        raise UsageError("recipe: Optuna cannot search with")
 
     monkeypatch.setattr(Tuner, asked, fails)
-    with pytest.raises(UsageError, match="Optuna cannot search so"):
+    with pytest.raises(UsageError, match="Optuna cannot search with"):
         sweep.run()
     assert Endless.all
     assert all(stub.returncode is not None for stub in Endless.all)

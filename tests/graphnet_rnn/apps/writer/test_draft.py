@@ -397,7 +397,7 @@ def test_invalid_models_settings_and_files_are_rejected(
         (lambda: Draft(rnn.Network([rnn.Elman(3)], 3, 3)), UsageError, "must have a vocabulary"),
         (lambda: Draft(network(), temperature=-1), UsageError, "temperature must be >= 0"),
         (lambda: Draft(network(), learn=rnn.HessianFree()), UsageError, "must be a first-order optimizer"),
-        (lambda: Document(there).read(), DataError, "bytes is no text in UTF-8: byte 2 is 0xff"),
+        (lambda: Document(there).read(), DataError, "bytes is not a text in UTF-8: byte 2 is 0xff"),
         (lambda: Document(tmp_path).read(), DataError, "is a folder"),
         (lambda: Document(nowhere).read(), DataError, "there is no folder .*nowhere for x"),
         (lambda: Document().save("a"), UsageError, "the document has no file name yet"),
@@ -406,7 +406,7 @@ def test_invalid_models_settings_and_files_are_rejected(
         with case(said), pytest.raises(error, match=said):
             call()
     monkeypatch.setattr(document, "LARGEST", 1)
-    with pytest.raises(DataError, match="more than the maximum of 0; divide it"):
+    with pytest.raises(DataError, match="the maximum is 0 MB"):
         Document(there).read()
 
 
