@@ -51,7 +51,6 @@ def by_matplotlib() -> Iterator[None]:
 
 
 def _passed(traceback: TracebackType | None, package: str) -> bool:
-    """True if an error came through this package."""
     while traceback is not None:
         if str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == package:
             return True

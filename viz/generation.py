@@ -59,7 +59,6 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
 
 
 def _outputs(network: Network, steps: int) -> list[Node]:
-    """o_t for each step."""
     settings: dict[str, Any] = {"labels": 1} if network.loss == "ctc" else {}
     return list(network.unroll(steps, batch=1, training=False, **settings).outputs)
 

@@ -82,8 +82,6 @@ class Cotangents(Gradients):
 
 
 class _Reached(Notes):
-    """Empty notes on nodes with a derivative."""
-
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node for node in graph.order if is_float(node.dtype)}
 

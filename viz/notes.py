@@ -110,8 +110,6 @@ def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -
 
 
 class _Heated(Notes):
-    """Notes with a number for each node, as a color."""
-
     title = ""
     logarithmic = False
 

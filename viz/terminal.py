@@ -17,8 +17,6 @@ _CODE = re.compile(r"\x1b\[([\d;]*)m")
 
 
 class _Run(NamedTuple):
-    """Characters of one color in a line: position and width."""
-
     column: int
     text: str
     ground: str
@@ -74,7 +72,6 @@ def _places(run: _Run, x: float) -> Iterator[float]:
 
 
 def _runs(line: str) -> Iterator[_Run]:
-    """Splits a line where its colors change."""
     column, ground, bold, start = 0, "", False, 0
     for code in [*_CODE.finditer(line), None]:
         text = line[start : code.start() if code else len(line)]
@@ -87,7 +84,6 @@ def _runs(line: str) -> Iterator[_Run]:
 
 
 def _after(code: str, ground: str, bold: bool) -> tuple[str, bool]:
-    """Background color and bold after an escape code."""
     if code in ("", "0"):
         return "", False
     if code == "1":

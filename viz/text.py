@@ -51,8 +51,6 @@ LEVELS = 24
 
 
 class _Cell(NamedTuple):
-    """A character, its probability, and the guess below (a space for a right guess)."""
-
     character: str
     probability: float | None
     guess: str
@@ -155,7 +153,6 @@ def _span(cell: _Cell, scale: Scale) -> str:
 def _rows(
     text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int
 ) -> Iterator[list[_Cell]]:
-    """Text in lines: at its line breaks, and at full width."""
     _check(text, probabilities, guesses, width)
     row: list[_Cell] = []
     used = 0
@@ -199,7 +196,6 @@ def _check(text: str, probabilities: Probabilities, guesses: Sequence[str] | Non
 
 
 def _beneath(row: Sequence[_Cell]) -> list[str]:
-    """Line of wrong guesses, each under its character; none if all are right."""
     if all(cell.guess == " " for cell in row):
         return []
     line = ""

@@ -155,7 +155,6 @@ def _limit() -> int:
 
 
 def _named_folder() -> Path | None:
-    """Folder of the cache; None for a user without a home directory."""
     chosen = os.environ.get("GRAPHNET_CACHE")
     if chosen:
         return Path(chosen)
@@ -232,7 +231,6 @@ def make_way(path: Path) -> None:
 
 
 def _files(folder: Path) -> list[tuple[str, Path, os.stat_result]]:
-    """Files of a folder of the cache: owner entry, path and status."""
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

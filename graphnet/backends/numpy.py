@@ -170,7 +170,6 @@ def blas_limit(threads: int | None) -> Callable[[], AbstractContextManager[objec
 
 
 def _failure(node: Node, error: Exception) -> Exception:
-    """The error, worded with the node at which it happened."""
     if isinstance(error, GraphnetError):
         return type(error)(f"{error}" + _place(node))
     if isinstance(error, MemoryError):

@@ -95,7 +95,6 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
 
 
 def _on_host(array: Any) -> Array:
-    """Returns a NumPy array, converted by the protocols that array libraries share."""
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return np.from_dlpack(array)
     return np.asarray(array)
@@ -116,7 +115,6 @@ def sample_inputs(inputs: Sequence[Node], graph: Graph) -> list[Array]:
 
 
 def _least_above(node: Node, sizes: Mapping[Node, int]) -> int:
-    """Returns the upper bound (exclusive) of a node's integers, at least 1."""
     size = max(1, sizes.get(node, 1))
     return size if node.dtype.kind == "b" else min(size, np.iinfo(node.dtype).max + 1)
 

@@ -112,7 +112,6 @@ def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
 
 
 def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[int, ...]:
-    """Returns the positions of the updated inputs; raises GraphnetError if one is not listed."""
     for node in updates:
         if node not in inputs:
             raise GraphnetError(

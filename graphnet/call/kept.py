@@ -119,7 +119,6 @@ def _own_code() -> str:
 
 
 def _name_of_pass(step: Pass | Callable[[Graph], Graph]) -> str:
-    """Returns the name of one of graphnet's own passes, with its settings."""
     function: Any = step.function if isinstance(step, Pass) else step
     settings = ""
     if isinstance(function, partial):
@@ -135,7 +134,6 @@ def _name_of_pass(step: Pass | Callable[[Graph], Graph]) -> str:
 
 
 def _add_graph(digest: Any, source: Graph) -> None:
-    """Adds the edges of the graph and its ops to the digest."""
     number = {node: i for i, node in enumerate(source.order)}
     kinds: dict[int, int] = {}  # by the op's address, which is stable while its node exists
     shapes: dict[tuple[int, ...], int] = {}

@@ -121,7 +121,6 @@ class Running:
         return tuple(outputs[:count])
 
     def _require_apart(self, given: Sequence[Any]) -> None:
-        """Raises BackendError if an updated array shares memory with another."""
         assert self.updated is not None
         spans = sorted((*span, i) for i, array in enumerate(given) if (span := _span(array)) is not None)
         furthest, owner = 0, -1

@@ -142,7 +142,6 @@ def _pinned(loss: Node, op: Surrogate) -> Node:
 
 
 def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, Any]) -> None:
-    """Raises DifferentiationError for a parameter that reaches the cost around `places`."""
     inside: set[Node] = set()
     pending = [cost]
     while pending:

@@ -185,7 +185,6 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
 
 
 def _require_nodes(node: Node, rule: str, results: Any) -> None:
-    """Raises DifferentiationError if a rule returned something else than nodes."""
     if isinstance(results, (list, tuple)):
         wrong = [type(r).__name__ for r in results if not isinstance(r, Node)]
         if not wrong:

@@ -107,7 +107,6 @@ class _PerExample:
     # -- which values are of cases ---------------------------------------------------------------
 
     def _divide(self, mixed: bool) -> None:
-        """Finds the kind of each node, after those of all nodes that read it."""
         self.strides[self.losses] = 1
         targets, data = set(self.targets), self._data()
         for node in reversed(self.order):
@@ -197,7 +196,6 @@ class _PerExample:
     # -- the walk --------------------------------------------------------------------------------
 
     def gradients(self) -> list[Node]:
-        """Returns one node for each target."""
         wanted = set(self.targets)
         of_cases = [node for node in self.order if node in self.strides]
         ends = [n for n in of_cases if n in wanted or not self.shared.isdisjoint(_passed(n))]
@@ -317,7 +315,6 @@ class _PerExample:
 
 
 def _moving(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
-    """Returns the targets and the nodes that depend on them with a derivative."""
     found = set(targets)
     for node in order:
         passes = is_float(node.dtype) and not node.op.stops_gradient

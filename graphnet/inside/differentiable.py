@@ -95,7 +95,6 @@ class Differentiable:
         return Begun(self, arrays, self._taken())
 
     def _pulled(self, varying: bool) -> tuple[list[Node], list[Node]]:
-        """Returns cotangents, and the gradients of the float inputs."""
         ends = [self.outputs[i] for i in self.float_outputs]
         if not ends or not self.float_inputs:
             raise DifferentiationError(

@@ -48,7 +48,6 @@ def on_arrays(of: Differentiable) -> Callable[..., tuple[Any, ...]]:
 
 
 def _fitting(inputs: Sequence[Node], arrays: Sequence[Any]) -> list[Any]:
-    """Returns the arrays; raises ShapeError or DtypeError, naming the input, if one does not fit."""
     require_count(inputs, arrays, "array")
     found = [jnp.asarray(array) for array in arrays]
     for node, array in zip(inputs, found, strict=True):

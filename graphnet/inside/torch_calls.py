@@ -28,8 +28,6 @@ def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 class _Call:
-    """One call, which passes data from forward to backward."""
-
     def __init__(self, of: Differentiable, kept: bool) -> None:
         self.of, self.kept = of, kept
         self.begun: Begun | None = None
@@ -90,7 +88,6 @@ def _tensors(arrays: Sequence[Array]) -> tuple[torch.Tensor, ...]:
 
 
 def _require_fit(inputs: Sequence[Node], tensors: Sequence[Any]) -> None:
-    """Raises ShapeError or DtypeError, naming the input, unless each tensor fits."""
     require_count(inputs, tensors, "tensor")
     for node, tensor in zip(inputs, tensors, strict=True):
         who = f"input {node.describe()}"

@@ -241,7 +241,6 @@ def _matmul(call: Call) -> str:
 
 
 def _index(call: Call, i: int) -> str:
-    """Returns input i, as int64."""
     return call.full(i) if call.input_dtype(i) == INT64 else call.cast(call.full(i), INT64)
 
 

@@ -76,7 +76,6 @@ def export_onnx(
 
 
 def _named(nodes: Nodes, argument: str, otherwise: str) -> tuple[tuple[Node, ...], list[str]]:
-    """Returns the nodes and their names in the file."""
     if isinstance(nodes, Mapping):
         wrong = [name for name in nodes if not isinstance(name, str) or not name]
         if wrong:

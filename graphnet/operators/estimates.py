@@ -85,7 +85,6 @@ def diagonal(op: Any, samples: int = 100, seed: int = 0) -> Estimate:
 
 
 def _signs(generator: np.random.Generator, n: int, count: int) -> Array:
-    """Returns (n, count) random signs."""
     return generator.integers(0, 2, (count, n)).T * 2.0 - 1.0
 
 

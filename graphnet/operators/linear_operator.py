@@ -92,8 +92,6 @@ def scipy_linalg(function: str) -> Any:
 
 @cache
 def _operator_class(base: Any) -> Any:
-    """Returns the class of operators, made once SciPy is imported."""
-
     class ParameterOperator(base):  # type: ignore[misc]
         """A matrix of derivatives over the flat vector of parameters, given by its products."""
 
@@ -131,8 +129,6 @@ def _operator_class(base: Any) -> Any:
 
 
 class _Matrix:
-    """One or two compiled functions of directions, at the current parameters and inputs."""
-
     def __init__(
         self,
         kind: str,
@@ -248,7 +244,6 @@ def _holds(node: Node, array: Array) -> bool:
 
 
 def _real(vector: Array) -> Array:
-    """Returns the vector, flat; raises UsageError unless it is of real numbers."""
     if vector.dtype.kind not in "fiub":
         raise UsageError(f"linear_operator: the vector must be of real numbers, not {vector.dtype}")
     return vector.ravel()
@@ -294,7 +289,6 @@ def _require_outputs(kind: str, outputs: Any, parameters: Sequence[Node]) -> Non
 
 
 def _parameters(given: Any) -> list[Node]:
-    """Returns the parameters in order; raises UsageError for other objects and for duplicates."""
     values = (
         list(given.values()) if isinstance(given, Mapping) else [given] if isinstance(given, Node) else given
     )

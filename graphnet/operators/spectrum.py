@@ -149,7 +149,6 @@ def spectral_density(
 
 
 def _points(points: Any) -> int | Array:
-    """Returns the number of points, or the points as an array."""
     if isinstance(points, (bool, int, np.integer)):
         return whole_number("spectral_density: points", points, least=2)
     try:

@@ -113,7 +113,6 @@ def _parsed(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
 
 
 def _hidden_axes(written: Sequence[str], subscripts: str, nodes: Sequence[Node]) -> list[int]:
-    """Returns the number of axes that the ellipsis of each operand stands for."""
     hidden = []
     for position, (term, node) in enumerate(zip(written, nodes, strict=True), start=1):
         named = len(term.replace(".", ""))
@@ -217,12 +216,10 @@ def _pair(a: Factor, b: Factor, result: str, others: str) -> Factor:
 
 
 def _own(factor: Factor, other: Factor) -> str:
-    """Returns the letters that are not in the other factor."""
     return "".join(label for label in factor.labels if label not in other.labels)
 
 
 def _first_of(factor: Factor, other: Factor, result: str) -> int:
-    """Returns the position in the result of the first letter that only this factor has."""
     return min([result.index(label) for label in _own(factor, other) if label in result], default=len(result))
 
 
@@ -231,14 +228,12 @@ def _sizes_or_ones(factor: Factor, labels: str) -> list[int]:
 
 
 def _matrices(factor: Factor, batch: str, rows: str, columns: str) -> Node:
-    """Returns the factor as a matrix, or as a batch of matrices."""
     node = transpose(factor.node, [factor.labels.index(label) for label in batch + rows + columns])
     sizes = [math.prod(factor.sizes(group)) for group in (batch, rows, columns)]
     return reshape(node, sizes if batch else sizes[1:])
 
 
 def _summed(factor: Factor, kept: Collection[str]) -> Factor:
-    """Sums over all letters that are not kept, in the factor's dtype."""
     axes = tuple(i for i, label in enumerate(factor.labels) if label not in kept)
     if not axes:
         return factor

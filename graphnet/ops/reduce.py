@@ -171,8 +171,6 @@ def log_softmax_nodes(x: Node, axis: int) -> Node:
 
 
 class _OverAxis(Op):
-    """Base of the softmax family: one axis, floats."""
-
     axis: int
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:

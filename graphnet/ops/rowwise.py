@@ -167,7 +167,6 @@ class Rowwise(Op):
         return parse(self.signature).output[:1] == (ROWS,)
 
     def _leading(self, y: Typed) -> int:
-        """Returns the number of axes of y that index its rows."""
         return len(y.shape) - len(parse(self.signature).output) + 1 if self._is_mapped else 0
 
     def _reads_rows(self) -> list[bool]:

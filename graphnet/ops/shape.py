@@ -535,7 +535,6 @@ def pad(x: Any, widths: Any, value: float = 0) -> Node:
 
 
 def _pad_widths(widths: Any, x: Node) -> list[tuple[int, int]]:
-    """Returns (before, after) for each axis."""
     try:
         given = np.asarray(widths)
         pairs = np.broadcast_to(given, (x.ndim, 2)).tolist()

@@ -66,7 +66,6 @@ def _whole(nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> N
 
 
 def _once(op: Op, nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
-    """The op on the whole of each operand, if it is that of all nodes."""
     first = nodes[0]
     if any(x.op != op or x not in single or len(x.inputs) != len(first.inputs) for x in nodes):
         return None

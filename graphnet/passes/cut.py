@@ -121,7 +121,6 @@ def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[in
 
 
 def _rows_read(reader: Node) -> tuple[int, int] | None:
-    """Range of rows that a slice reads; None for other readers."""
     match reader.op:
         case Slice(key=((start, stop, 1), *_)) if start < stop:
             return start, stop
@@ -129,7 +128,6 @@ def _rows_read(reader: Node) -> tuple[int, int] | None:
 
 
 def _chunks(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
-    """Boundaries of chunks of about this number of rows, at the given edges."""
     first, total = edges[0], max(1, edges[-1] - edges[0])
     count = max(1, total // rows)
     cuts = [first]
@@ -163,7 +161,6 @@ def _total(terms: Sequence[Node]) -> Node:
 
 
 def _of_rows(node: Node, rows: Sequence[Node]) -> Node:
-    """The sum over other rows."""
     match node.op, *rows:
         case Sum() as op, x:
             return op(x)

@@ -249,7 +249,6 @@ def _components(reads: _Reads, sunk: Sequence[int], level: Sequence[int]) -> lis
 
 
 def _with_sunk(nodes: Sequence[int], reads: _Reads, sunk: Sequence[int]) -> list[int]:
-    """Nodes that a group computes: its own, and those that it recomputes."""
     computed = set(nodes)
     pending = list(nodes)
     while pending:

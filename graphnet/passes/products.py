@@ -110,7 +110,6 @@ def _inner_sums(sums: Sequence[Node], read_once: Container[Node]) -> set[Node]:
 
 
 def _terms(node: Node, absorbed: set[Node]) -> list[tuple[Path, Node]]:
-    """The terms of a sum and of the sums in it, in order."""
     found: list[tuple[Path, Node]] = []
     pending: list[tuple[Path, Node]] = [((i,), x) for i, x in reversed(list(enumerate(node.inputs)))]
     while pending:
@@ -187,7 +186,6 @@ def _rows_by_join(group: Sequence[Node], places: Mapping[Node, Mapping[int, int]
 
 
 def _place_in_source(x: Node) -> tuple[int, ...]:
-    """Start of a slice; slices of one array are joined in this order."""
     match x.op:
         case Slice(key=key):
             return tuple(k if isinstance(k, int) else k[0] for k in key)

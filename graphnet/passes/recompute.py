@@ -173,7 +173,6 @@ class _Course:
         return list(accumulate(change))[:-1]
 
     def _crossing_any(self, places: Sequence[int]) -> int:
-        """Bytes that cross one or more of these places (in their order)."""
         return sum(
             nbytes
             for first, last, nbytes in self._spans
@@ -237,13 +236,10 @@ class _Course:
         return sorted(set(found))
 
     def segments(self, cuts: Sequence[int]) -> dict[Node, int]:
-        """For each node that runs forward, the number of its segment."""
         return {node: bisect_right(cuts, moment) for node, moment in self.moment.items()}
 
 
 class _Stages:
-    """Nodes to recompute, the stage of each node, and the resulting graph."""
-
     def __init__(self, course: _Course, segment: Mapping[Node, int], last: int) -> None:
         self.graph, self.leaves, self.late = course.graph, course.leaves, course.late
         self.segment, self.last = segment, last
@@ -295,12 +291,10 @@ class _Stages:
             self.by_copy.add((x, reader))
 
     def _crosses(self, x: Node) -> bool:
-        """True if a later segment reads x in the forward run."""
         own = self.segment[x]
         return any(self.segment.get(r, own) > own and r not in self.wide for r in self.graph.consumers[x])
 
     def _is_kept(self, x: Node) -> bool:
-        """True for a kept value or a view of one."""
         while x.op.is_view and x.inputs and x not in self.kept:
             x = x.inputs[0]
         return x in self.kept

@@ -66,7 +66,6 @@ class _Chunks:
             self._edges[node], self._depth[node] = _edges(node, self._edges[sources[0]], offset), depth
 
     def without_stack(self, node: Node) -> Node:
-        """The node itself, or the same made of chunks."""
         edges = self._edges.get(node.inputs[0]) if node.inputs else None
         if edges is None or len(edges) < 3:
             return node

@@ -102,7 +102,6 @@ class _FreeList:
         bisect.insort(self._sizes, (size, start))
 
     def take(self, size: int) -> int | None:
-        """The start of the smallest hole that is large enough."""
         at = bisect.bisect_left(self._sizes, (size, -1))
         while at < len(self._sizes):
             held, start = self._sizes.pop(at)

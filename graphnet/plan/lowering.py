@@ -147,7 +147,6 @@ class _Lowering:
                 self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
 
     def _own(self, node: Node) -> View:
-        """The view that the node's value is written to."""
         view = self.placed.get(node)
         if view is None:
             view = Buffer(node.size, node.dtype).whole(node.shape)
@@ -262,7 +261,6 @@ class _Lowering:
         self._copy(node, x, source, target.sliced(key))
 
     def _products(self, node: Node) -> None:
-        """One of matrices, or one for each of a batch."""
         a, b = map(self.view, node.inputs)
         c = self._own(node)
         if node.ndim == 2:
@@ -390,7 +388,6 @@ class _Lowering:
             self.instructions += in_chunks(loop)
 
     def _load(self, node: Node, own: set[Node], body: _Body) -> None:
-        """Load of a node from memory, in a loop."""
         if isinstance(node.op, Lookup):
             body.load(node, self._lookup(node, node.op))
             return
@@ -406,7 +403,6 @@ class _Lowering:
         return Load(op.load(*node.inputs), self.view(table[0]) if table else None, at, node.dtype, size)
 
     def _compute(self, node: Node, body: _Body) -> None:
-        """Adds the numbers that the node reads, and its result, after all loads."""
         for x in node.inputs if isinstance(node.op, Elementwise) else ():
             if x not in body.number:
                 body.number[x] = body.step(_number(self.numbers[x], x.dtype))
@@ -439,5 +435,4 @@ class _Body:
 
 
 def _number(number: float | int | bool, dtype: Dtype) -> Step:
-    """The number as a step without sources."""
     return Step(repr(np.asarray(number, dtype).item()), dtype, ())

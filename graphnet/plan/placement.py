@@ -46,7 +46,6 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
 
 
 def _heights(joins: Sequence[Node]) -> dict[Node, int]:
-    """Nesting depth of joins below each join."""
     height: dict[Node, int] = {}
     for join in joins:
         height[join] = 1 + max((height.get(x, 0) for x in join.inputs), default=0)
@@ -136,7 +135,6 @@ def _lay_out(
     leader: Mapping[Link, Link],
     at: dict[Link, tuple[Buffer, int]],
 ) -> None:
-    """Gives each link of the chain that `link` is in its offset in one buffer."""
     first = link
     while first in leader:
         first = leader[first]

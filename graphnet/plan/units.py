@@ -39,7 +39,6 @@ class WorkUnit:
         return self.phase, self.waits, self._first_read() if product else self.position, self.position
 
     def _first_read(self) -> int:
-        """The position of the first that reads it, also through views."""
         first, pending = None, list(self.then)
         while pending:
             reader = pending.pop()

@@ -246,7 +246,6 @@ def _open_locked(lock: Path) -> int:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """True if the open file is the one that has this name now."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:

@@ -82,7 +82,6 @@ class Tail:
                 anew = False
 
     def _new(self) -> bytes:
-        """Bytes appended since the last look."""
         try:
             with opened(self._path) as file:
                 status = os.fstat(file.fileno())
@@ -101,7 +100,6 @@ class Tail:
 
 
 def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[Row]:
-    """Each row, except a torn last one."""
     end = 0
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         end += len(line)
@@ -110,7 +108,6 @@ def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[Row
 
 
 def _row(line: bytes, error: type[GraphnetError], name: str, number: int) -> Row:
-    """The row that a line is."""
     try:
         row = read_json(line)
     except ValueError as problem:
@@ -151,6 +148,5 @@ def _healed(file: io.FileIO) -> int:
 
 
 def _write(file: io.FileIO, line: bytes) -> None:
-    """Writes all bytes, in one write if the disk takes them."""
     while line:
         line = line[file.write(line) or 0 :]

@@ -79,7 +79,6 @@ def _rules(op: Any) -> frozenset[str]:
 
 
 def _possible(op: Any, name: str, arrays: Sequence[Array], laws: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the laws that the op's rules suffice for; warns of the others."""
     missing = sorted(RULES - _rules(op))
     left_out = [number for number in laws if NEEDS.get(number, frozenset()) & {*missing}]
     y = op(*(input(a.shape, a.dtype) for a in arrays)) if left_out else None
@@ -95,13 +94,11 @@ def _possible(op: Any, name: str, arrays: Sequence[Array], laws: tuple[int, ...]
 
 
 def _otherwise(op: Rowwise, arrays: Sequence[Array]) -> tuple[Callable[..., Node], str, list[Array]]:
-    """Returns the op applied to views that are not contiguous, its name, and arrays for it."""
     seen, held = seen_otherwise(op, arrays)
     return seen, f"{op.name} of views", held
 
 
 def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:
-    """Raises LawError unless the kernel, from which back ends are compiled, agrees with forward."""
     whole = list(np.broadcast_arrays(*arrays))
     y = np.asarray(op.forward(*whole))
     try:
@@ -215,7 +212,6 @@ def _spelled(axes: Sequence[str], array: Array) -> list[str]:
 
 
 def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) -> None:
-    """Raises LawError unless the op gives float32 for float32, equal to float64 up to rounding."""
     single = [a.astype(FLOAT32) if a.dtype.kind == "f" else a for a in arrays]
     double = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in single]
     results = []
@@ -239,7 +235,6 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
 
 
 def _check_narrow(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Sequence[int]) -> None:
-    """Checks laws with small integers and booleans, if the op accepts them."""
     for dtype in ("int8", "uint8", "bool"):
         values = [_narrowed(a, dtype) for a in arrays]
         try:
@@ -264,7 +259,6 @@ def _narrowed(array: Array, dtype: str) -> Array:
 
 
 def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node], rules: frozenset[str]) -> None:
-    """Raises LawError unless cotangents have their input's dtype and tangents the output's."""
     if not is_float(y.dtype):
         return
     found: list[tuple[str, Node, Node]] = []

@@ -59,8 +59,6 @@ def _same(found: Array, expected: Array) -> bool:
 
 
 class _Declared:
-    """A node, its leaves with their arrays, its inputs' arrays, and its value."""
-
     def __init__(
         self, y: Node, leaves: Sequence[Node], arrays: Sequence[Array], inputs: Sequence[Array], value: Array
     ) -> None:

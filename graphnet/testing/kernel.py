@@ -115,7 +115,6 @@ def _by_python(op: Rowwise, y: Node, arrays: Sequence[Array], unknown: float) ->
 
 
 def _line_of(op: Rowwise, error: Exception) -> str:
-    """Returns the line, of the kernel or a function that it calls, that raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     assert frame.lineno is not None
     return f"at {Origin(frame.filename, frame.lineno)}: {linecache.getline(frame.filename, frame.lineno).strip()}"

@@ -326,7 +326,6 @@ def dense_gauss_newton(problem: LawProblem, v: Sequence[Array]) -> list[Array]:
 
 
 def _everything(problem: LawProblem) -> list[Node]:
-    """Returns the outputs and, where they have any, their derivatives."""
     nodes = list(problem.outputs)
     if problem.smooth_outputs and problem.wrt:
         cost = problem.scalar()
@@ -425,7 +424,6 @@ def law_9_edges(problem: LawProblem) -> None:
 
 
 def _with_one(array: Array, value: float) -> Array:
-    """Returns a copy with this value as its middle element."""
     changed = np.array(array, order="C")
     changed.reshape(-1)[array.size // 2] = value
     return changed

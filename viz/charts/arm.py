@@ -134,7 +134,6 @@ def arm_movements(
 
 
 def _places(arm: Arm, state: Sequence[float]) -> chart.Numbers:
-    """Positions of shoulder, elbow and hand, (3, 2)."""
     theta, both = float(state[0]), float(state[0] + state[1])
     elbow = arm.length1 * np.array([np.cos(theta), np.sin(theta)])
     hand = elbow + arm.length2 * np.array([np.cos(both), np.sin(both)])

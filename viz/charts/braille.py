@@ -44,7 +44,6 @@ def text_curve(
     columns = width - margin - 1
 
     def dot(p: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Column and row (from the top) of dots."""
         x = (p[:, 0] - left) / (right - left or 1) * (2 * columns - 1)
         y = (high - p[:, 1]) / (high - low or 1) * (4 * height - 1)
         return np.rint(x).astype(np.intp), np.rint(np.clip(y, 0, 4 * height - 1)).astype(np.intp)
@@ -63,7 +62,6 @@ def text_curve(
 
 
 def _by_column(curve: npt.NDArray[Any], left: float, right: float, columns: int) -> npt.NDArray[Any]:
-    """Mean of the points in each column of dots."""
     if not len(curve):
         return curve
     column = np.rint((curve[:, 0] - left) / (right - left or 1) * (columns - 1)).astype(np.intp)

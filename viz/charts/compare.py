@@ -97,7 +97,6 @@ _Line = tuple[chart.Numbers, chart.Numbers]
 
 
 def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
-    """Measures of all runs; raises DrawingError if they differ."""
     found = {name: each for name, rows in runs.items() if (each := measures_of(rows)).measure}
     if len({each.measure for each in found.values()}) > 1:
         listed = ", ".join(f"{name!r} {each.measure}" for name, each in found.items())

@@ -68,7 +68,6 @@ def training_curve(history: History) -> Chart:
 
 
 def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """(epoch, value) for each metric of a Trainer."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         measured = row.get("metrics")

@@ -68,7 +68,6 @@ def _between(given: Any, units: int) -> Any:
 
 
 def _tiled(fields: Any) -> Any:
-    """One image of all, in rows, with NaN between them."""
     count, height, width = fields.shape
     columns = math.ceil(math.sqrt(count))
     rows = -(-count // columns)

@@ -67,7 +67,6 @@ def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | N
 
 
 def _checked(name: str, given: Any, width: int | None) -> chart.Numbers:
-    """(count, rows, columns)"""
     try:
         images = np.asarray(given, np.float64)
     except (TypeError, ValueError):

@@ -82,7 +82,6 @@ def _checked(what: str, given: Any) -> chart.Numbers:
 
 
 def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
-    """Draws each sounding key as one bar."""
     for sounds, colour in kinds:
         silence = np.zeros((1, sounds.shape[1]), bool)
         changes = np.diff(np.concatenate([silence, sounds, silence]).astype(np.int8), axis=0)
@@ -95,7 +94,6 @@ def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
 
 
 def _scale(axes: Axes, sounds: Any) -> None:
-    """Labels the C of each octave that sounds."""
     keys = np.flatnonzero(sounds.any(axis=0)) + LOWEST
     low, high = (int(keys[0]), int(keys[-1])) if len(keys) else (60, 60)
     first, last = (low // OCTAVE) * OCTAVE, (high // OCTAVE + 1) * OCTAVE

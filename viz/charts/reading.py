@@ -126,7 +126,6 @@ def _running(values: chart.Numbers) -> chart.Numbers:
 
 
 def _middles(cost: Costs, count: int) -> chart.Numbers:
-    """Middle of each piece, in characters; the last piece may be shorter."""
     starts = np.arange(count) * float(cost.characters)
     return (starts + np.minimum(starts + cost.characters, cost.length)) / 2
 
@@ -141,7 +140,6 @@ def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
 
 
 def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
-    """Draws a line at the start of each part, with its name and mean."""
     bits = np.array(cost.bits, np.float64)
     borders = [*(start for _, start in cost.parts), cost.length]
     for number, (name, start) in enumerate(cost.parts):

@@ -90,6 +90,5 @@ def _last(schedule: Any, by_step: bool, of_costs: int) -> int:
 
 
 def _short(words: str) -> str:
-    """Wraps words to at most two lines that fit the figure."""
     lines = textwrap.wrap(words, 78, max_lines=2, placeholder=" ...")
     return "\n".join(lines)

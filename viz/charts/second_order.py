@@ -162,7 +162,6 @@ def _step(row: Mapping[str, Any], default: float) -> float:
 
 
 def _forget(records: list[Any], step: float) -> None:
-    """Removes records of this step and later ones."""
     while records and records[-1][0] >= step:
         records.pop()
 
@@ -178,7 +177,6 @@ def _number(value: Any) -> float:
 
 
 def _step_axis(axes: Axes, run: _Run) -> None:
-    """Sets the x axis from the first step or test to the last, with a margin."""
     seen = np.concatenate([run.at, [step for step, _ in run.tests]])
     room = max(0.6, 0.015 * (seen.max() - seen.min()))
     axes.set_xlim(seen.min() - room, seen.max() + room)
@@ -209,7 +207,6 @@ def _draw_loss(axes: Axes, run: _Run) -> None:
 
 
 def _mark_zeros(axes: Axes, x: chart.Numbers, edge: float, label: str) -> None:
-    """Marks zeros at the edge of a logarithmic axis."""
     axes.set_ylim(bottom=edge)
     chart.mark(axes, x, np.full(len(x), edge), "v", color=chart.VERMILION, label=label)
 
@@ -404,7 +401,6 @@ class _Curve(NamedTuple):
 
 
 def _curves(run: _Run) -> list[_Curve]:
-    """Curves of steps whose quadratic model predicts a reduction."""
     curves = []
     for step, row in run.steps:
         given = row.get("cg_values")

@@ -83,7 +83,6 @@ def compare_settings(
 def _chosen(
     rows: Sequence[Mapping[str, Any]], against: str | None, by: str | None, panels: str | None
 ) -> tuple[str, str | None, str | None]:
-    """Settings of the horizontal axis, the lines and the panels."""
     known = {name for row in rows for name in row} - {_MEAN, _ERROR}
     for argument, name in (("against", against), ("by", by), ("panels", panels)):
         if name is not None and name not in known:

@@ -25,8 +25,6 @@ _COLUMNS = 4
 
 
 class _Outcome(NamedTuple):
-    """A run: its T, with or without structural damping, its end, and its number of minibatches, if known."""
-
     length: float
     structural: bool
     end: str  # a key of _ENDS
@@ -106,7 +104,6 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
 
 
 def _panels(figure: Figure, bands: int, columns: int, count: int) -> list[tuple[Axes, Axes]]:
-    """(minibatches, runs) of each problem, on shared scales."""
     grid = figure.subplots(2 * bands, columns, squeeze=False, height_ratios=(3, 1.3) * bands)
     pairs = [
         (grid[2 * band, column], grid[2 * band + 1, column])
@@ -185,7 +182,6 @@ def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> Non
 def _draw_minibatches(
     axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, further: float
 ) -> None:
-    """Draws mean and range of solved runs, with gaps, and the ends of the others beside them."""
     lengths = sorted({outcome.length for outcome in some})
     solved = [
         [o.minibatches for o in some if o.length == t and o.end == "solved" and o.minibatches]
@@ -208,7 +204,6 @@ def _draw_minibatches(
 
 
 def _draw_runs(axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, half: float) -> None:
-    """Draws a bar for each T: runs by outcome."""
     lengths = np.array(sorted({outcome.length for outcome in some}))
     count = Counter((outcome.length, outcome.end) for outcome in some)
     left, width = aside * lengths * np.exp(-half), aside * lengths * (np.exp(half) - np.exp(-half))
@@ -250,7 +245,6 @@ def _finish(panels: Sequence[tuple[Axes, Axes]], columns: int, most: int) -> Non
 
 
 def _legend(figure: Figure, outcomes: Sequence[_Outcome]) -> None:
-    """Adds a legend of damping and, in gray, of outcomes."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

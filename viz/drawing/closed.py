@@ -110,8 +110,6 @@ def closed_picture(graph: Graph, names: Names, notes: Notes | None = None) -> Cl
 
 
 class _Closing:
-    """State of `closed_picture`: boxes and links so far."""
-
     def __init__(self, graph: Graph, names: Names, notes: Notes | None) -> None:
         self.graph = graph
         self.names = names
@@ -181,7 +179,6 @@ class _Closing:
             slots[column] += 1
 
     def data_of(self, group: StepGroup) -> Iterator[Node]:
-        """Data that a step reads, without its initial states."""
         initial = self.states[group.row].initial
         for node in group.nodes:
             for source in node.inputs:
@@ -189,7 +186,6 @@ class _Closing:
                     yield from data_behind(source, self.groups)
 
     def data_name(self, group: StepGroup, first: StepGroup | None = None) -> str:
-        """Name x_t of the data that the step, or the first step of its row, reads."""
         nodes = (first or group).nodes
         leaves = [leaf for n in nodes for x in n.inputs for leaf in data_behind(x, self.groups)]
         bases = dict.fromkeys(leaf.name or leaf.op.symbol or "x" for leaf in leaves)
@@ -323,7 +319,6 @@ class _Closing:
         return any(reader is not None and reader.row in self.groups.cells for reader in readers)
 
     def link_group(self, group: StepGroup) -> None:
-        """Links all inputs of one step of one row."""
         carried = self.link_states(group)
         for leaf in self.data_of(group):
             self.link(leaf, group)

@@ -196,7 +196,6 @@ def data_behind(node: Node, groups: Groups) -> list[Node]:
 
 
 def _is_inside(leaf: Node) -> bool:
-    """True for leaves that a closed box does not show."""
     if "ends" in leaf.scope:  # how many steps each case has
         return True
     if leaf.op.is_constant and leaf.op.everywhere is None:

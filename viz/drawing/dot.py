@@ -84,7 +84,6 @@ def _defaults(direction: str, theme: Style) -> list[str]:
 
 
 def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
-    """All shapes by cluster, clusters in order of appearance."""
     members: dict[Cluster | None, list[Shape]] = {None: []}
     for shape in picture.shapes:
         members.setdefault(shape.cluster, []).append(shape)
@@ -183,7 +182,6 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
 
 
 def _pairs(picture: Picture) -> Iterator[str]:
-    """Shares a rank between the shapes of a pair."""
     for first, second in picture.pairs:
         yield f"  {{ rank=same; {first}; {second} }}"
 

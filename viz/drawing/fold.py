@@ -89,8 +89,6 @@ def _key_text(op: Slice, shape: tuple[int, ...]) -> str:
 
 
 class _Folding:
-    """State of `fold`: drawn nodes, their edges and their text."""
-
     def __init__(self, graph: Graph, names: Names) -> None:
         self.graph = graph
         self.names = names
@@ -103,7 +101,6 @@ class _Folding:
         self.text: dict[Node, str] = {}
 
     def visit(self, node: Node) -> None:
-        """Folds one node after its inputs."""
         drawn = DrawnNode(node, symbol_of(node), self.operands(node.inputs))
         seen_as: tuple[Operand, ...] = ()
         composite = self.composites.get(node)
@@ -124,7 +121,6 @@ class _Folding:
         self.seen_as[node] = seen_as or (Operand(node),)
 
     def needed(self) -> list[DrawnNode]:
-        """Nodes that the outputs depend on, inputs first."""
         reached: set[Node] = set()
         pending = list(self.graph.outputs)
         while pending:
@@ -150,7 +146,6 @@ class _Folding:
         return tuple(operand for x in inputs for operand in self.seen_as[x])
 
     def is_layout(self, node: Node) -> bool:
-        """True for nodes that only change the layout of an array."""
         moves = isinstance(node.op, (BroadcastTo, Cast, Reshape))
         return moves and node.name is None and node not in self.outputs
 

@@ -53,8 +53,6 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
 
 
 class _Grid:
-    """Positions and curves."""
-
     def __init__(self, picture: ClosedPicture, theme: Style) -> None:
         self.picture = picture
         self.theme = theme
@@ -107,7 +105,6 @@ class _Grid:
         return max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
 
     def column_pitch(self, half: float) -> float:
-        """Distance of columns for cells of this half width."""
         labels = [
             width_of(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
         ]
@@ -137,7 +134,6 @@ class _Grid:
         return box.kind is BoxKind.STATE or (box.kind is BoxKind.DATA and box.row == len(self.picture.states))
 
     def stack_pitch(self, box: Box) -> float:
-        """Distance of stacked boxes; notes need more room."""
         same = (x for x in self.picture.shapes if x.kind is box.kind and x.row == box.row)
         return max(_STATE, 2 * max(self.size(x)[1] for x in same) + 4)
 
@@ -219,7 +215,6 @@ class _Grid:
         return box.kind is BoxKind.OUTPUT and (frame.w == frame.h or not box.note)
 
     def captions(self) -> Iterator[str]:
-        """Title at the top, and the color scale at the bottom."""
         middle = self.shift + (self.picture.columns - 1) * self.pitch / 2
         key = self.picture.shapes[0].key
         if self.picture.title:
@@ -259,7 +254,6 @@ class _Grid:
         return f"{tail} -> {head} [{', '.join(attributes)}]"
 
     def route(self, link: Link) -> tuple[list[Point], Point | None]:
-        """Curve between two boxes, and the position of its label."""
         tail, head = self.box[link.tail], self.box[link.head]
         a, b = self.frames[link.tail], self.frames[link.head]
         if link.role is EdgeRole.GENERATED:

@@ -128,14 +128,12 @@ def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:
 
 
 def _ends(count: int, steps: int) -> tuple[int, int]:
-    """Numbers of first and last steps to keep, so that `steps` are drawn with the merged one."""
     if count <= steps:
         return count, 0
     return steps // 2, (steps - 1) // 2
 
 
 def _after_later_steps(picture: Picture, place: Mapping[Any, int]) -> set[str]:
-    """Shapes that depend on a later time step than their own."""
     inputs: dict[str, list[str]] = {}
     for edge in picture.edges:
         inputs.setdefault(edge.head, []).append(edge.tail)

@@ -217,7 +217,6 @@ RENDERERS: tuple[Renderer, ...] = (
 
 
 def _renderer() -> Renderer | None:
-    """First installed renderer."""
     return next((renderer for renderer in RENDERERS if renderer.is_there()), None)
 
 
@@ -266,7 +265,6 @@ def _run(command: Sequence[str], dot: str, seconds: float) -> bytes:
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Last line of Graphviz's error output."""
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     # An older fontconfig than the system's warns about settings that it does not know.
     lines = [line for line in lines if not line.startswith("Fontconfig")]

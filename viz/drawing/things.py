@@ -38,7 +38,6 @@ def graph_of(thing: Drawable) -> Graph:
 
 
 def _asked(thing: Any) -> Graph:
-    """Result of the method `__graph__` of an object."""
     if isinstance(thing, type) and inspect.isfunction(getattr(thing, "__graph__", None)):
         try:
             thing = thing()

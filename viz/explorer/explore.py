@@ -133,7 +133,6 @@ def explore(
 
 
 def _page_file(path: str | os.PathLike[str]) -> Path:
-    """Checked path of the page; raises DrawingError."""
     target = named_file("path", path)
     if target.suffix.lower() != ".html":
         raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
@@ -204,7 +203,6 @@ def _directions(
 
 
 def _title(thing: Drawable, graph: Graph) -> str:
-    """Title of the page, the same in each run."""
     if isinstance(thing, type):
         return thing.__name__
     if isinstance(thing, Node):
@@ -225,7 +223,6 @@ def _about(
     directions: Mapping[Node, Any],
     is_large: bool,
 ) -> list[str]:
-    """Explanations of the numbers on the page."""
     lines = []
     if feeds is None and graph.inputs:
         lines.append(

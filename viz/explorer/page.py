@@ -38,10 +38,6 @@ def _asset(name: str) -> str:
 
 
 def _colours(theme: Style | None) -> str:
-    """Colors of viz.Style as CSS variables.
-
-    The page has a switch between light and dark.
-    """
     rules = [f":root {{ {_variables(theme or LIGHT)} }}"]
     if theme is None:
         rules.append(f"@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}")

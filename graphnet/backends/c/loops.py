@@ -39,7 +39,6 @@ class _Nest:
         self.found: dict[int, str] = {}
 
     def _used(self) -> set[int]:
-        """The numbers of the values that reach a result."""
         loop = self.loop
         pending = [number for number, _ in loop.stores] + [r.number for r in loop.reductions]
         found: set[int] = set()

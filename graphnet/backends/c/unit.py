@@ -236,7 +236,6 @@ class _Writer:
 
 
 def _is_copy(loop: Loop) -> bool:
-    """True for a plain copy of one contiguous piece of memory."""
     if len(loop.loads) != 1 or len(loop.stores) != 1 or loop.steps or loop.reductions or loop.stores[0][0]:
         return False
     load, target = loop.loads[0], loop.stores[0][1]

@@ -107,7 +107,6 @@ class CompiledProgram(Program, Generic[S]):
         return self._outputs(arrays, self.schedule.fixed)
 
     def _outputs(self, arrays: Sequence[Array], first: int) -> list[Array]:
-        """By the sections from `first` on."""
         with self._turns.lock:
             self._turns.begin(self)
             self.lower_flag()
@@ -150,7 +149,6 @@ class CompiledProgram(Program, Generic[S]):
             self.write(node.value, at)
 
     def _execute(self, first: int, end: int | None = None) -> None:
-        """The sections from `first` to before `end`; None: to the last."""
         sections = self.schedule.sections
         for number in range(first, len(sections) if end is None else end):
             self.launch(number)

@@ -21,8 +21,6 @@ __all__ = ["HostCall", "ProgramSchedule", "Scheduler", "Section", "remembered"]
 
 
 class _Job(Protocol):
-    """Work of a back end for one instruction, and the memory that this work touches."""
-
     @property
     def buffers(self) -> Sequence[Buffer]: ...
 
@@ -172,7 +170,6 @@ class Scheduler(ABC, Generic[J, W]):
         return end
 
     def _leaves(self) -> list[Node]:
-        """Leaves that are read in place: parameters and constants, then inputs in the caller's memory."""
         graph, views = self.lowered.graph, self.lowered.views
         borrowed = [node for node in graph.inputs if self.lowered.borrowed]
         others = [node for node in graph.order if not node.op.is_input]
@@ -187,7 +184,6 @@ class Scheduler(ABC, Generic[J, W]):
             self._add(instruction)
 
     def _add(self, instruction: Instruction | Sequence[MatrixProduct]) -> None:
-        """The jobs of one instruction, or of the products of one node."""
         looked_at: list[Access] = []
         match instruction:
             case Loop():

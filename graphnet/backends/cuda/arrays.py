@@ -293,7 +293,6 @@ def _elementwise(
 
 
 def _operand(x: Any, shape: Shape) -> Any:
-    """A DeviceArray, or a number."""
     if isinstance(x, DeviceArray):
         return x if x.shape == shape else x.dtype.type(np.asarray(x)) if x.size == 1 else x
     value = np.asarray(x)
@@ -331,7 +330,6 @@ def ufunc_text(expression: str, kinds: tuple[str, ...], dtype: Dtype) -> str:
 
 
 def _read(source: KernelSource, kinds: Sequence[str], dtype: Dtype) -> list[TypedName]:
-    """The inputs' elements at i, as the dtype in which is computed."""
     found = []
     for k, kind in enumerate(kinds):
         own = np.dtype(kind.rstrip("*"))

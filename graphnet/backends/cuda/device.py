@@ -179,8 +179,6 @@ class DeviceMemory:
 
 
 class _Graph:
-    """Launches captured from a stream, instantiated."""
-
     def __init__(self, stream: Any, work: Callable[[Any], None]) -> None:
         self._stream = int(stream)
         # A separate stream, which does not block the default one: work of other threads and libraries is neither
@@ -207,12 +205,10 @@ class _Graph:
 
 @cache
 def _driver() -> Any:
-    """The bindings of the driver, which a simulator does not need."""
     return importlib.import_module("cuda.bindings.driver")
 
 
 def _called(name: str, *arguments: Any) -> Any:
-    """Result of a function of the driver; BackendError if it fails."""
     error, *results = getattr(_driver(), name)(*arguments)
     if int(error):
         text = _driver().cuGetErrorString(error)[1]

@@ -112,8 +112,6 @@ def _dispatcher(code: str, signature: Any) -> Any:
 
 
 class _Kept:
-    """The file of a kernel's code, and Numba's files of the compiled code."""
-
     def __init__(self, cache: Cache, folder: Path, path: Path) -> None:
         self.cache, self.folder, self.path = cache, folder, path
         self._name = f"cuda/{path.stem}.seal"

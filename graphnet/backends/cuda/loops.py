@@ -44,8 +44,6 @@ def _layout_of(loop: Loop, division: ThreadDivision, check: bool) -> LaunchLayou
 
 
 class _Operands:
-    """The loads of a loop in code: at given indices, their values and those of all steps."""
-
     def __init__(
         self, source: KernelSource, loop: Loop, columns: Sequence[Sequence[Stride]], check: bool
     ) -> None:
@@ -323,7 +321,6 @@ class _Reduction:
                 self._work([*found, "c"], f"c < {columns}")
 
     def _work(self, indices: Sequence[str], inside: str) -> None:
-        """The result at these indices, by all threads of the block."""
         source, fold, sharing = self.source, self.fold, self.sharing
         source.line(f"sum = {PythonEmitter(source).number(fold.identity, fold.kept)}")
         share = "tx" if self.by_rows else "ty"

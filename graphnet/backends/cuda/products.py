@@ -178,7 +178,6 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
 
 
 def _tile_places(source: KernelSource, tile: Tile) -> None:
-    """Which thread this is, which terms its block sums, and where its tile and its operands begin."""
     line = source.line
     line("tx = cuda.threadIdx.x")
     line("ty = cuda.threadIdx.y")
@@ -194,7 +193,6 @@ def _tile_places(source: KernelSource, tile: Tile) -> None:
 
 
 def _add_products(source: KernelSource, tile: Tile) -> None:
-    """Adds products of tiles in shared memory to a thread's numbers."""
     line = source.line
     with source.block(f"for d in range({tile.depth})"):
         for i in range(tile.height):
@@ -241,7 +239,6 @@ class _Filling:
         )
 
     def fill(self, name: str) -> None:
-        """Lines that fill the tile at depth k; name: of the dtype."""
         source, into = self.source, self.into
         if not self.regular:
             with source.block(f"for e in range(me, {self.wide * self.depth}, {self.threads})"):

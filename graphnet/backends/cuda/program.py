@@ -89,7 +89,6 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return array
 
     def _kept(self, at: Held) -> DeviceArray:
-        """A copy that stays on the GPU."""
         array = empty(at.shape, at.dtype)
         if at.memory is not None:
             self.device.copy(at.memory, array.memory)
@@ -100,7 +99,6 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
             upload()
 
     def _uploading(self, upload: Upload) -> Callable[[], None]:
-        """Copies adjacent leaves."""
         first, last = upload.nodes[0].value, upload.nodes[-1].value
         nbytes = last.ctypes.data + last.nbytes - first.ctypes.data
         if not nbytes:

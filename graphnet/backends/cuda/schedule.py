@@ -143,7 +143,6 @@ def _lay_out(leaves: Sequence[Node], views: Mapping[Node, View]) -> tuple[list[U
 
 
 def _root(array: Array) -> Array | None:
-    """The array in one piece, of the same dtype, that this one is a part of."""
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -151,7 +150,6 @@ def _root(array: Array) -> Array | None:
 
 
 def _start(view: View) -> int:
-    """Offset in elements, from the start of the arena; 0 without memory."""
     return view.buffer.offset // view.dtype.itemsize + view.offset if view.buffer.nbytes else 0
 
 

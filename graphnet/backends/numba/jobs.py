@@ -280,11 +280,9 @@ class _Form:
         return self.strides.setdefault(tuple(s or 0 for s in strides), len(self.strides))
 
     def address(self, axis: int) -> None:
-        """Adds the address of the loop's next view."""
         self.last.append((next(self._which), axis))
 
     def own(self, k: int) -> list[int | None]:
-        """The strides of operand k."""
         return [column[k] for column in self.axes.columns]
 
     # -- in the order of the loop's views --------------------------------------------------------
@@ -454,7 +452,6 @@ class KernelCallJob(InstructionJob):
         return sum(self._scratch_sizes())
 
     def _scratch_sizes(self) -> list[int]:
-        """Bytes of each array of scratch memory, up to where the next may begin."""
         item = self.call.target.dtype.itemsize
         shapes = [held for held in self.call.layout.more if isinstance(held, tuple)]
         return [-(-math.prod(shape) * item // ALIGNMENT) * ALIGNMENT for shape in shapes]

@@ -144,7 +144,6 @@ class Machine:
         return int(self._engines[engine].get_function_address(symbol))
 
     def _loaded(self, codes: Iterable[bytes]) -> int:
-        """The number of an engine that has this code in memory."""
         # The code is compiled already, so the target needs no processor. The engine owns its target.
         target = self._target.create_target_machine(opt=0)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)

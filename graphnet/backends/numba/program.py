@@ -161,8 +161,6 @@ class _Borrowed:
 
 
 class _Section:
-    """Native code: the tapes of all parts, with real addresses."""
-
     def __init__(self, words: Sequence[Array], tapes: Sequence[Tape]) -> None:
         self.words, self.tapes = words, tapes
         #: How many records of each part end with each superstep.
@@ -185,7 +183,6 @@ class _Section:
             self.run_alone(self._busy)
 
     def run_alone(self, parts: Iterable[int]) -> None:
-        """Superstep by superstep, the parts one after the other, in this order."""
         order = list(parts)
         run = runner()
         for row in self._rows:

@@ -286,7 +286,6 @@ class _Packing:
         return [self._waiting.pop(b) for b in self._early if b in self._waiting]
 
     def before(self, instruction: Instruction) -> list[PackJob]:
-        """The packing that the instruction is the first to want."""
         if isinstance(instruction, MatrixProduct) and instruction.b in self._waiting:
             return [self._waiting.pop(instruction.b)]
         return []

@@ -77,8 +77,6 @@ def make_tape(
 
 @cache
 def _run_text(timed: bool) -> str:
-    """The native loop over the records of a tape; timed: with the ticks of each record written one after another."""
-
     def only(text: str) -> str:
         return text if timed else ""
 

@@ -242,7 +242,6 @@ def _erf_coefficients(single: bool) -> tuple[tuple[float, ...], tuple[float, ...
 
 
 def _erf_scale(single: bool) -> tuple[Fraction, Fraction]:
-    """Midpoint and half-width of the range of 1 / (t + 3)."""
     least, greatest = (Fraction(1, t + _ERF_SHIFT) for t in (_ERF_ENDS[single], 1))
     return (greatest + least) / 2, (greatest - least) / 2
 
@@ -310,7 +309,6 @@ def _to_whole(name: str) -> Callable[[Code, LLVMValue], LLVMValue]:
 
 def _by_lane(name: str) -> Callable[..., LLVMValue]:
     def function(code: Code, *arguments: LLVMValue) -> LLVMValue:
-        """The system's function, for each lane."""
         scalar, lanes = element(arguments[0].type), lanes_of(arguments[0].type)
         if lanes == 1:
             return code.intrinsic(name, scalar, *arguments)

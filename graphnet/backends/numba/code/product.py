@@ -23,8 +23,6 @@ AHEAD = 8
 
 
 class _Vector(NamedTuple):
-    """A vector of a row of a tile: its start, its lanes, and the number of lanes within the row."""
-
     start: int
     lanes: int
     filled: int
@@ -72,8 +70,6 @@ class ProductKernel:
 
 
 class _ProductCode(Code):
-    """The code of a product: loops over panels and blocks of rows, and one tile inside."""
-
     def __init__(self, kernel: ProductKernel) -> None:
         super().__init__(kernel.vector_bytes)
         self.kernel = kernel
@@ -130,7 +126,6 @@ class _ProductCode(Code):
         starts = [a] if unit == "m" else [self.at(a, self.integer(i), self.a_m) for i in range(rows)]
 
         def of_row(row: LLVMValue) -> list[tuple[str, LLVMValue, LLVMValue | None]]:
-            """Type, address and mask of each vector of a row of B or C."""
             return [
                 (
                     vector_type(scalar, vector.lanes),
@@ -202,7 +197,6 @@ class PackKernel:
             return code.offset(base, self.scalar, code.multiply(index, stride))
 
         def panel(j: LLVMValue, columns: int) -> None:
-            """By columns: each is contiguous in B."""
             first = code.multiply(j, code.integer(self.width))
             source, target = at(b, first, b_n), at(p, j, p_panel)
             for n in range(columns):
@@ -217,7 +211,6 @@ class PackKernel:
                 code.loop(zero, K, 1, [], one)
 
         def row(k: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
-            """By rows: each is contiguous in B, and goes to all panels."""
             source, target = at(b, k, b_k), at(p, k, p_k)
             ahead = at(b, code.add(k, code.integer(AHEAD)), b_k)
 

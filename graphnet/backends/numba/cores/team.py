@@ -102,14 +102,12 @@ def _work_text() -> str:
 
 
 def _claims(part: str) -> str:
-    """Address of a part's counter of claims."""
     return f"""  %{part}.line = mul i64 %{part}, {LINE}
   %{part}.word = add i64 %{part}.line, {CLAIMS}
   %{part}.at = getelementptr i64, ptr %control, i64 %{part}.word"""
 
 
 def _claim(part: str) -> str:
-    """True if this thread has claimed the part."""
     return f"""  %{part}.pair = cmpxchg ptr %{part}.at, i64 %ticket, i64 %ticket.next acq_rel monotonic
   %{part}.mine = extractvalue {{ i64, i1 }} %{part}.pair, 1"""
 
@@ -144,7 +142,6 @@ end:
 
 
 def _begin() -> str:
-    """Start of @take_part: reads this run and the counts of a superstep."""
     settings = ("begun", "finished", "steps", "parts", "threads", "table", "run")
     return f"""define internal void @take_part(ptr %control, i64 %number) nounwind {{
 entry:
@@ -175,7 +172,6 @@ step:
 
 
 def _own_parts() -> str:
-    """Claims the thread's own parts of the superstep."""
     return f"""own:
   %p = phi i64 [ %number, %step ], [ %p.next, %own.next ]
   %p.is = icmp slt i64 %p, %parts
@@ -218,7 +214,6 @@ look.again:
 
 
 def _others_parts() -> str:
-    """Claims unclaimed parts."""
     return f"""take.over:
   %q = phi i64 [ 0, %wait.on ], [ %q.next, %q.end ]
   %stolen = phi i1 [ false, %wait.on ], [ %stolen.now, %q.end ]
@@ -246,7 +241,6 @@ taken.over:
 
 
 def _sleeping() -> str:
-    """Sleeps until a part is done."""
     return """lie.down:
   %z0 = atomicrmw add ptr %asleep.at, i64 1 seq_cst
   %done.now = load atomic i64, ptr %done.at seq_cst, align 8
@@ -263,7 +257,6 @@ slept:
 
 
 def _next() -> str:
-    """The next superstep that is not done, if there is one."""
     return """
 next:
   %progress = sub i64 %done, %finished
@@ -311,7 +304,6 @@ attributes #0 = {{ nounwind }}
 
 
 def _describe_run() -> str:
-    """Writes the control block's settings, between two generations."""
     return f"""  %before = load atomic i64, ptr %control monotonic, align 8
   %odd = add i64 %before, 1
   %even = add i64 %before, 2

@@ -18,7 +18,6 @@ __all__ = ["Team"]
 
 
 def _on_a_line(words: int) -> Array:
-    """Zeroed words, aligned to a cache line (or two)."""
     memory = np.zeros(words + LINE, np.int64)
     start = -memory.ctypes.data % (8 * LINE) // 8
     return memory[start : start + words]
