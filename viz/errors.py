@@ -45,8 +45,8 @@ def by_matplotlib() -> Iterator[None]:
         if not _passed(error.__traceback__, "matplotlib"):
             raise
         raise DrawingError(
-            f"matplotlib, which draws charts, fails ({type(error).__name__}: {in_brief(error, 200)}); set right, "
-            "or unset, what it reads: MPLBACKEND, MATPLOTLIBRC, SOURCE_DATE_EPOCH, the file matplotlibrc."
+            f"matplotlib, which draws charts, fails ({type(error).__name__}: {in_brief(error, 200)}); correct or "
+            "unset its settings: MPLBACKEND, MATPLOTLIBRC, SOURCE_DATE_EPOCH, the file matplotlibrc."
         ) from error
 
 

@@ -56,7 +56,7 @@ def as_svg(terminal: str, scale: Scale) -> str:
             if run.text.strip():
                 ink = scale.ink if run.ground else scale.guess if beneath and not run.bold else scale.text
                 weight = ' font-weight="bold"' if run.bold else ""
-                # Each character has its place, whatever font there is.
+                # Each character has a fixed position, in any font.
                 places = " ".join(f"{place:.1f}" for place in _places(run, x))
                 parts.append(
                     f'<text x="{places}" y="{y + 12:.1f}" fill="{ink}"{weight} xml:space="preserve">'

@@ -47,12 +47,12 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
     require_unmasked(f"input {node.describe()}", array)
     is_array = isinstance(array, (np.ndarray, np.generic))
     if isinstance(array, Node):
-        raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
+        raise DtypeError(f"input {node.describe()} was given a node; pass an array")
     value = None if is_array or taken is None else taken(array)
     try:
         value = _on_host(array) if value is None else value
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
+        raise ShapeError(f"input {node.describe()} must be an array: {error}") from None
     if value.dtype.kind in _NO_NUMBERS:
         raise DtypeError(
             f"input {node.describe()} (made at {node.origin}) was given {array!r:.60} of type {type(array).__name__}, "

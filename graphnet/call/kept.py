@@ -86,7 +86,7 @@ def keep(name: str, program: Program, graph: Graph, source: Graph) -> None:
         return
     try:
         header, arrays = program.stored()
-    except BackendError:  # Python does a part of its work
+    except BackendError:  # a part of it runs in Python
         return
     place = {node: i for i, node in enumerate(source.order) if not node.inputs}
     own: dict[str, int] = {}
@@ -157,7 +157,7 @@ def _add_graph(digest: Any, source: Graph) -> None:
         words.extend((kind, shape, node.dtype.num, len(inputs)))
         words.extend([number[x] for x in inputs])
     digest.update(words.tobytes())
-    # Places in the user's program, whose order passes use.
+    # Order of the user's program, which passes use.
     _, ranks = np.unique([node.source_serial for node in source.order], return_inverse=True)
     for some in (ranks, [number[x] for x in source.outputs], [number.get(x, -1) for x in source.inputs]):
         digest.update(np.asarray([len(some), *some], np.int64).tobytes())

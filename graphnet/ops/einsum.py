@@ -104,7 +104,7 @@ def _parsed(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
         output = "..." + "".join(sorted(letter for letter in set(every) if every.count(letter) == 1))
     for letter in output.replace(".", ""):
         if output.count(letter) > 1 or letter not in every:
-            why = "stands twice in the result" if letter in every else "of the result is in no operand"
+            why = "appears twice in the result" if letter in every else "of the result is in no operand"
             raise _wrong(f"{letter!r} {why}", subscripts, nodes)
     if broadcast and "..." not in output:
         what = f"'...' stands for {broadcast} axes, which the result must have as well: write '->...{output}'"
@@ -200,7 +200,7 @@ def _pair(a: Factor, b: Factor, result: str, others: str) -> Factor:
     inner = "".join(label for label in a.labels if label in b.labels and label not in kept)
     batch = "".join(label for label in a.labels if label in b.labels and label in kept)
     left, right = _own(a, b), _own(b, a)
-    # For batches of single rows and columns, a matrix product does not pay.
+    # For batches of single rows and columns, a matrix product is not faster.
     if inner and (left and right if batch else left or right):
         sizes = [*a.sizes(batch + left), *b.sizes(right)]
         product = matmul(_matrices(a, batch, left, inner), _matrices(b, batch, inner, right))

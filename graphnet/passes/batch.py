@@ -47,7 +47,7 @@ def batch(graph: Graph) -> Graph:
 
 
 def _whole(nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
-    """The nodes joined along the first axis, in shape `to`, made from whole arrays; None if not so."""
+    """The nodes joined along the first axis, in shape `to`, computed from whole arrays; None if not possible."""
     first = nodes[0]
     match first.op:
         case Slice():

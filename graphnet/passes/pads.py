@@ -82,7 +82,7 @@ def _joins(key: Key, at_points: bool, axis: int, found: Sequence[tuple[Piece, No
 
 
 def _layers(found: Sequence[tuple[Piece, Node]]) -> list[list[tuple[Piece, Node]]]:
-    """As few as possible, in each of which no two pieces overlap, from left to right."""
+    """The fewest layers without overlapping pieces, each from left to right."""
     layers: list[list[tuple[Piece, Node]]] = []
     ends: list[tuple[int, int]] = []
     for each in sorted(found, key=lambda one: (one[0].start, one[0].stop)):

@@ -40,7 +40,7 @@ def unstack(graph: Graph, segment: Mapping[Node, int]) -> Graph:
 
 
 class _Chunks:
-    """Rows of x without computing all of x, for nodes computed from a stack by row-wise ops."""
+    """Computes rows of x without all of x, for nodes computed from a stack by row-wise ops."""
 
     def __init__(self, segment: Mapping[Node, int]) -> None:
         self._segment = segment

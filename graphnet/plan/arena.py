@@ -82,7 +82,7 @@ def _rounded(nbytes: int) -> int:
 
 
 class _FreeList:
-    """Holes, by size; neighbours are joined."""
+    """Free memory by size; adjacent pieces are merged."""
 
     def __init__(self) -> None:
         self._starts: dict[int, int] = {}  # start -> size

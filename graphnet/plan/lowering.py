@@ -75,8 +75,8 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
     for node in graph.order:
         if node.size > LARGEST:
             raise NotEnoughMemoryError(
-                f"{node.describe()} (made at {node.origin}) has {node.size:.3g} elements; no more than {LARGEST:.3g} "
-                "can be computed. Make its shape smaller."
+                f"{node.describe()} (made at {node.origin}) has {node.size:.3g} elements; the maximum is "
+                f"{LARGEST:.3g}. Make its shape smaller."
             )
     with collector_paused():
         if updated is None:
@@ -184,14 +184,14 @@ class _Lowering:
                 self._single(unit.nodes[0])
             counts[unit.phase] = len(self.instructions)
         results = list(map(self.view, self.graph.outputs))
-        # Were something fixed to come after something that varies, all would have to be computed each time.
+        # If a fixed part came after a varying one, everything would have to be computed each time.
         fixed = max(counts[:2]) if counts[2] and ascending else 0
         return Lowered(
             self.graph, self.instructions, self.views, self.copied_leaves, counts[0], results, fixed
         )
 
     def _single(self, node: Node) -> None:
-        """Lowers one node alone; Python computes ops and dtypes without a primitive."""
+        """Lowers one node; ops and dtypes without a primitive run in Python."""
         if not node.size:
             self._own(node)
             return
@@ -300,7 +300,7 @@ class _Lowering:
             self._copy(node, node, target.buffer.whole(node.shape), own)
 
     def _reshaped(self, node: Node, x: Node, shape: Shape) -> View:
-        """x in another shape, of contiguous rows: a copy that the node makes, if need be."""
+        """x in another shape, with contiguous rows; copied if necessary."""
         source = self.view(x)
         found = source.reshaped(shape)
         if found is None or (len(shape) > 1 and found.strides[-1] != 1 and found.size):
@@ -319,7 +319,7 @@ class _Lowering:
         )  # fmt: skip
 
     def _wide_sum(self, node: Node) -> None:
-        """Adds WIDEST terms at a time to a total, and starts a new total after WIDEST of these, to limit rounding."""
+        """Adds WIDEST terms at a time, and starts a new total after WIDEST additions, to limit rounding errors."""
         target = self._own(node)
         if not node.size:
             return
@@ -384,7 +384,7 @@ class _Lowering:
                     stores.append((body.number[node], view))
         axes = next((op.axes for op in reductions.values()), ())
         loop = Loop(group.nodes, computed[-1].shape, body.loads, body.steps, stores, axes, combined)
-        if any(access.view.size for access in loop.writes):  # a sum of nothing is something
+        if any(access.view.size for access in loop.writes):  # an empty sum has a value
             self.instructions += in_chunks(loop)
 
     def _load(self, node: Node, own: set[Node], body: _Body) -> None:

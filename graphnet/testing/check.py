@@ -84,10 +84,10 @@ def _possible(op: Any, name: str, arrays: Sequence[Array], laws: tuple[int, ...]
     y = op(*(input(a.shape, a.dtype) for a in arrays)) if left_out else None
     if y is None or not is_float(y.dtype) or not any(is_float(a.dtype) for a in arrays):
         return laws
-    held = "" if "backward" in missing else "; backward is held against finite differences of forward"
+    held = "" if "backward" in missing else "; backward is compared with finite differences of forward"
     warnings.warn(
         f"check_op: {name} has no {' and no '.join(missing)}, so law{'s' * (len(left_out) > 1)} "
-        f"{', '.join(map(str, left_out))} of it {'are' if len(left_out) > 1 else 'is'} left out{held}",
+        f"{', '.join(map(str, left_out))} {'are' if len(left_out) > 1 else 'is'} not checked{held}",
         stacklevel=3,
     )
     return tuple(number for number in laws if number not in left_out)
@@ -113,7 +113,7 @@ def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         point = [a[at].item() for a in whole]
         raise LawError(
-            f"{op.name}: kernel {op.kernel!r} is not forward: at {point} the kernel gives {found[at].item()!r}, "
+            f"{op.name}: kernel {op.kernel!r} differs from forward: at {point} the kernel gives {found[at].item()!r}, "
             f"forward {y[at].item()!r}"
         )
 
@@ -220,7 +220,7 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
         y = op(*leaves)
         (result,) = compile([y], leaves, backend="numpy", passes=())(*values)
         if result.dtype != y.dtype:
-            raise LawError(f"{name}: law 1: forward gave {result.dtype}, but {y.dtype} was inferred")
+            raise LawError(f"{name}: law 1: forward returned {result.dtype}, but {y.dtype} was inferred")
         _check_derivative_dtypes(name, y, [leaf for leaf in leaves if is_float(leaf.dtype)], _rules(op))
         results.append(result)
     found, expected = results
@@ -270,7 +270,7 @@ def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node], rules: 
     for rule, node, derivative in found:
         if derivative.dtype != node.dtype:
             raise LawError(
-                f"{name}: law 1: {rule} gave {derivative.dtype} for {node.describe()}, which is {node.dtype}"
+                f"{name}: law 1: {rule} returned {derivative.dtype} for {node.describe()}, which is {node.dtype}"
             )
 
 
@@ -339,7 +339,7 @@ def _shrink(arrays: Sequence[Array], fails: Callable[[list[Array]], bool], most:
 
 
 def _smaller_or_rounder(arrays: list[Array]) -> Iterator[list[Array]]:
-    # Axes of one size are cut together: they most likely are the same axis of the signature.
+    # Axes of one size are cut together: they are probably the same axis of the signature.
     for size in sorted({n for a in arrays for n in a.shape if n > 1}, reverse=True):
         for smaller in (1, size // 2):
             if smaller < size:

@@ -78,7 +78,7 @@ def _strokes(x: npt.NDArray[np.intp], y: npt.NDArray[np.intp]) -> list[tuple[int
         before = int(y[k - 1])
         for i in range(1, steps + 1):
             here = round(y[k - 1] + (y[k] - y[k - 1]) * i / steps)
-            # Upright between neighbours in time, without the dot that is there already.
+            # Vertical between neighbors in time, without the dot that is already there.
             first, last = (
                 (before + 1, here) if here > before else (here, before - 1) if here < before else (here, here)
             )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["flight_recorder", "has_flight"]
 
-#: Why CG ended (see graphnet_rnn's Solution): the words, colour and marker for it.
+#: Why CG ended (see graphnet_rnn's Solution): its words, color and marker.
 _ENDS = {
     "progress": ("stalled", chart.BLUE, "o"),
     "limit": ("limit", chart.VERMILION, "s"),
@@ -79,7 +79,7 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
         )
     tallest = max(sum(panel.height for panel in column) for column in columns)
     figure = Chart(6.6 * len(columns), 0.9 + 0.95 * tallest)
-    # The column with the colour bar is the wider one, so that all panels are of a width.
+    # The column with the color bar is wider, so that all panels have the same width.
     widths = [1.0 if all(panel.by_step for panel in column) else 1.09 for column in columns]
     grid = figure.add_gridspec(1, len(columns), width_ratios=widths)
     shared: Axes | None = None
@@ -185,7 +185,7 @@ def _step_axis(axes: Axes, run: _Run) -> None:
 
 def _draw_loss(axes: Axes, run: _Run) -> None:
     x, before, after = run.at, run.column("before"), run.column("after")
-    if not run.knows("before"):  # what the gradient saw is then of the same batch
+    if not run.knows("before"):  # 'loss' is then of the same batch
         before = run.column("loss")
     if run.knows("before", "after"):
         chart.line(axes, x, before, "before", chart.BLUE, "o")
@@ -251,7 +251,7 @@ def _draw_ratio(axes: Axes, run: _Run) -> None:
     axes.set_ylim(low, high)
     for bound, words, style in ((0.75, "3/4", chart.DASHES), (0.25, "1/4", chart.DOTS)):
         axes.axhline(bound, color=chart.GREY, linewidth=1.3, linestyle=style, zorder=4)
-        # Not in the legend, which needs the room beside the caption.
+        # Not in the legend: the space next to the caption is full.
         axes.text(
             1.005,
             bound,
@@ -339,7 +339,7 @@ def _draw_rates(axes: Axes, run: _Run) -> None:
     if positive.size:
         chart.logarithmic(axes, positive)
         if (rates == 0).any():
-            _mark_zeros(axes, run.at[rates == 0], positive.min() / 2, "cancelled")
+            _mark_zeros(axes, run.at[rates == 0], positive.min() / 2, "canceled")
     chart.caption(axes, "Rates")
 
 

@@ -146,11 +146,11 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
     if not all(isinstance(value, bool) for value in (structural, solved, undecided)):
         problem = "'structural', 'solved' and 'open' must each be True or False"
     elif solved and undecided:
-        problem = "a run that was solved is not open"
+        problem = "'solved' and 'open' cannot both be True"
     elif not is_positive(length):
         problem = "'length' must be a number > 0"
     elif solved and not is_positive(minibatches):
-        problem = "it was solved, so 'minibatches' must be a number > 0"
+        problem = "'solved' is True, so 'minibatches' must be a number > 0"
     else:
         end = "solved" if solved else "open" if undecided else "failed"
         return _Outcome(

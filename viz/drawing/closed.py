@@ -49,7 +49,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True)
 class Box:
-    """Cell of the grid: row 0 is at the bottom. Initial states stand in column -1, or after the last column for a row
+    """Cell of the grid: row 0 is at the bottom. Initial states are in column -1, or after the last column for a row
     that
     runs backward in time.
 
@@ -284,7 +284,7 @@ class _Closing:
         self.boxes["cost"] = Box("cost", kind, top, self.last, lines, f"{len(after)} operators", note=note)
         data = {leaf: None for n in after for x in n.inputs for leaf in data_behind(x, self.groups)}
         for i, leaf in enumerate(data):
-            # Its place is its own, even if a step reads the same data.
+            # It has a separate place, even if a step reads the same data.
             self.boxes["cost", leaf] = Box(
                 f"t{i}", BoxKind.DATA, top, self.last + 1, (self.name_of(leaf),), _tooltip(leaf), i, len(data)
             )
@@ -418,9 +418,7 @@ def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
         return
     symbols = dict.fromkeys(node.op.symbol or node.op.name for node in judges)
     yield escape(" and ".join(symbols))
-    if (
-        len(symbols) > 1 or len({node.ndim for node in judges}) > 1
-    ):  # a mean over what would be of one of them
+    if len(symbols) > 1 or len({node.ndim for node in judges}) > 1:  # "mean" would describe only one of them
         return
     sums = [node for node in after if isinstance(node.op, Sum) and not node.shape]
     if any(isinstance(node.op, Where) and node.inputs[1] is judges[0] for node in after):

@@ -1,7 +1,7 @@
 """Selection of the drawn nodes: the whole graph, or the compact graph of a paper.
 
 In a compact picture a product with a weight is an edge labeled with that weight (Lynge 2016, fig. 3.5),
-a bias or a number stands inside its operator, casts, reshapes and broadcasts disappear, and a composite is one
+a bias or a number is drawn inside its operator, casts, reshapes and broadcasts disappear, and a composite is one
 operator.
 """
 
@@ -68,7 +68,7 @@ def symbol_of(node: Node) -> str:
     if hat and exponent:
         return f"<i>{escape(base) or 'x'}</i><sup>{escape(exponent.replace('-', '−'))}</sup>"
     words = escape(text).split()
-    # Long words one below the other keep an operator round.
+    # Long words are stacked, so that an operator stays round.
     return "<br/>".join(words) if len(text) > 9 else " ".join(words)
 
 
@@ -224,7 +224,7 @@ class _Folding:
         return drawn, ()
 
     def fold_number(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
-        """1 - x, x * w: the number or weight stands inside the operator; Σ x / n is a mean."""
+        """1 - x, x * w: the number or weight is drawn inside the operator; Σ x / n is a mean."""
         left, right = node.inputs
         total, factor = (left, right) if right in self.text else (right, left)
         terms = self.terms_of_mean(node, total, factor)

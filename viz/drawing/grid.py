@@ -28,7 +28,7 @@ _CELLS = (BoxKind.CELL, BoxKind.STEPS)
 
 
 def grid_dot(picture: ClosedPicture, theme: Style) -> str:
-    """DOT text of a closed picture, and of the one beside it."""
+    """DOT text of a closed picture, and of the one next to it."""
     text = f'fontname="{theme.font}"'
     lines = [
         "digraph graphnet {",
@@ -130,7 +130,7 @@ class _Grid:
         return half
 
     def is_stacked(self, box: Box) -> bool:
-        """True for boxes that are stacked vertically: initial states, and data beside the cost."""
+        """True for boxes that are stacked vertically: initial states, and data next to the cost."""
         return box.kind is BoxKind.STATE or (box.kind is BoxKind.DATA and box.row == len(self.picture.states))
 
     def stack_pitch(self, box: Box) -> float:
@@ -168,7 +168,7 @@ class _Grid:
         return Frame(x, y, w, h)
 
     def beside(self, box: Box) -> float:
-        """Distance of data from the middle of a column that they share."""
+        """Offset of data from the middle of a shared column."""
         if box.slots == 1:
             return 0.0
         same = [
@@ -319,7 +319,7 @@ class _Grid:
         }
 
     def along_lane(self, link: Link, a: Frame, b: Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
-        """Curve up beside the column, then into the box from below, or into the circle from the side."""
+        """Curve up along the column, then into the box from below, or into the circle from the side."""
         x, start, label = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
             end = (b.x + sign * b.w * 0.55, b.y - b.h)
@@ -357,7 +357,7 @@ class _Grid:
         return [*over, *down[1:], (x, end[1] + 4), (x + 8, end[1]), end]
 
     def to_cost(self, link: Link, tail: Box, a: Frame, b: Frame) -> tuple[list[Point], Point | None]:
-        if tail.row == self.box[link.head].row:  # targets, beside the cost
+        if tail.row == self.box[link.head].row:  # targets, next to the cost
             return straight((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
         middle = (self.picture.columns - 1) / 2
         step = 1.6 * b.w / max(4, self.picture.columns)

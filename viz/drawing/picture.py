@@ -219,7 +219,7 @@ def _raw(graph: Graph) -> set[Node]:
 
 
 def _order_matters(node: Node) -> bool:
-    """True if operands need numbers, as no name, shape or convention distinguishes them."""
+    """True if operands need numbers, since no name, shape or convention distinguishes them."""
     if node.op.is_product:
         a, b = (x.shape for x in node.inputs[:2])
         return a == b and a[-1] == a[-2]

@@ -34,7 +34,7 @@ ROLES = ("operator", "input", "parameter", "constant", "label", "fill")
 #: Maximum letters of all heat maps; with more values, each has fewer cells.
 _LETTERS = 600_000
 _SIDES = (5, 12)
-#: Name of the font of quantities in markup, known to the page.
+#: Name of the font of quantities in markup, which the page uses.
 _MATH = "math"
 
 T = TypeVar("T", bound=Hashable)

@@ -1,4 +1,4 @@
-"""Loops as C functions: a nest of counted loops, of which sizes and strides stand in the text."""
+"""Loops as C functions: a nest of counted loops, with sizes and strides as constants."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class _Nest:
         return {a: axis[0] for a, axis in zip(order, [*self.kept, *self.inner], strict=True)}
 
     def _look_up(self, opened: str | None = None) -> None:
-        """Rows that can be found by now: those whose index depends on no loop that is still to come."""
+        """Looks up the rows whose index depends only on loops that are already open."""
         loop = self.loop
         if not loop.looks_up:
             return

@@ -140,7 +140,7 @@ NEEDS = {
 
 
 def needs(name: str) -> tuple[str, ...]:
-    """Functions that must stand before this one."""
+    """Functions that must precede this one."""
     return NEEDS.get(name, ())
 
 

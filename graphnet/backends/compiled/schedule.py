@@ -207,7 +207,7 @@ class Scheduler(ABC, Generic[J, W]):
             self.jobs += self.loop(looking_at(access.view, instruction.nodes))
 
     def _sections(self) -> tuple[list[Section[W]], int]:
-        """The jobs, cut where Python has to do something and before the first that varies; and how many come before."""
+        """The jobs, cut at Python's jobs and before the first varying one; and the number of sections before that."""
         sections: list[Section[W]] = []
         start = kept = 0
 
@@ -230,7 +230,7 @@ class Scheduler(ABC, Generic[J, W]):
 
 
 def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instruction | list[MatrixProduct]]]:
-    """The instructions with their numbers; products of one node that follow each other as a list."""
+    """The instructions with their numbers; consecutive products of one node as a list."""
     found: list[tuple[int, Instruction | list[MatrixProduct]]] = []
 
     def kind(item: tuple[int, Instruction]) -> object:

@@ -82,7 +82,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return found
 
     def _downloaded(self, at: Held) -> Array:
-        """It is there after `wait`."""
+        """The array is valid after `wait`."""
         array = np.empty(at.shape, at.dtype)
         if at.memory is not None:
             self.device.download(at.memory, array)
@@ -136,7 +136,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
                 spent[node] += seconds / len(run.nodes)
 
     def lower_flag(self) -> None:
-        """After a run in which it was raised, or that was ended before it was looked at."""
+        """Resets the flag after a run that raised it or was interrupted."""
         if self._wrong:
             self.device.upload(self._no, self._flag)
             self._raised[0] = 0
@@ -169,7 +169,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
 
 
 class _Section:
-    """Launches in series: one by one when they first run, so that all code is loaded; then captured, and replayed."""
+    """Launches in series: first one by one, so that all code is loaded; then captured and replayed."""
 
     def __init__(self, program: CudaProgram, runs: Sequence[Launch | LibraryProduct]) -> None:
         self.runs = runs

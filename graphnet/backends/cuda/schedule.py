@@ -118,10 +118,7 @@ class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]
 
 
 def _lay_out(leaves: Sequence[Node], views: Mapping[Node, View]) -> tuple[list[Upload], int]:
-    """Places for leaves after the header, and their end. Leaves that are adjacent on the host are adjacent on the GPU.
-
-    The parameters of a network are parts of one vector, so they are copied at once.
-    """
+    """Places for leaves after the header, and their end. Adjacent leaves stay adjacent, to be copied at once."""
     uploads: list[Upload] = []
     end, root, stop = HEADER, None, 0
     for node in sorted(leaves, key=lambda n: (n.op.is_parameter, n.value.ctypes.data)):

@@ -127,7 +127,8 @@ def restored(
     if made_for != machine.processor_key:
         raise BackendError(
             "this stored function was compiled for another processor or version of LLVM "
-            f"({' '.join(made_for.split()[1:2])}, here {machine.processor}); compile and save it again here."
+            f"({' '.join(made_for.split()[1:2])}; this machine: {machine.processor}). Compile and save it again "
+            "on this machine."
         )
     works = [
         [Tape(**{part: arrays[f"{part}.{i}.{k}"] for part in TAPE}, owners=[]) for k in range(parts)]
@@ -190,7 +191,7 @@ class _Section:
                 run(row[part])
 
     def time(self, team: Team, threads: int, spent: dict[Node, float]) -> None:
-        """Adds each node's seconds: its records' time, shared among the nodes that one record works for."""
+        """Adds each node's seconds: the time of its records, shared among the nodes of a record."""
         owners = [tape.owners for tape in self.tapes]
         ticks = [np.zeros(len(owner), np.int64) for owner in owners]
         table = self.table.copy()

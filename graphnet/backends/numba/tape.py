@@ -116,7 +116,7 @@ attributes #0 = {{ nounwind }}
 
 @cache
 def _kernel(text: str) -> Kernel:
-    """Held for good: threads may be in it at any time."""
+    """Never freed, since threads may run it at any time."""
     (kernel,) = this_machine().kernels([text])
     return kernel
 

@@ -131,7 +131,7 @@ def _power_of_two(code: Code, n: LLVMValue) -> LLVMValue:
 def _quotient(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x / y for 1 <= y < 1e30 or NaN: in single precision from an estimate of 1 / y, refined by the remainder of x.
 
-    (To refine 1 / y instead costs as much, and leaves the rounding of the quotient: y / y was not always 1.)
+    (Refining 1 / y instead costs as much, but y / y is then not always 1.)
     """
     if not (code.avx512 and x.type == "<16 x float>"):
         return code.binary("fdiv", x, y)
@@ -289,7 +289,7 @@ def remainder(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
         rest = code.select(other_side, code.add(rest, y), rest)
         return code.select(none, code.intrinsic("copysign", x.type, zero, y), rest)
     zero, one = code.constant(x.type, 0), code.constant(x.type, 1)
-    # Processors trap at a divisor of 0, and where a quotient is too large: by -1. Both rests are 0, as by 1.
+    # Processors trap for the divisor 0, and for -1 if the quotient overflows. Both remainders are 0, as for 1.
     trap = code.binary("or", code.compare("eq", y, zero), code.compare("eq", y, code.constant(x.type, -1)))
     y = code.select(trap, one, y)
     rest = code.binary("srem", x, y)

@@ -1,6 +1,6 @@
 """Matrix products C = A B or C += A B: generated register-blocked kernels, and the packing of B.
 
-B lies in panels of a few vectors' width, each panel's rows one after another, so that the innermost loop
+B is stored in panels of a few vectors' width, each panel's rows one after another, so that the innermost loop
 reads it in order; A's elements are broadcast. A tile of C (rows x vectors) stays in registers over all of k.
 Source of the scheme: Goto & van de Geijn 2008.
 """
@@ -33,7 +33,7 @@ class _Vector(NamedTuple):
 
 
 def _vectors(columns: int, lanes: int) -> list[_Vector]:
-    """The vectors of a row. The last is as narrow as may be, since a narrow one is multiplied in half the time."""
+    """The vectors of a row. The last is as narrow as possible, since narrow ones take half the time."""
     found = [_Vector(start, lanes, lanes) for start in range(0, columns - lanes + 1, lanes)]
     rest = columns % lanes
     if rest:
@@ -87,7 +87,7 @@ class _ProductCode(Code):
                 first = self.multiply(i, self.integer(kernel.rows))
                 a_i = self.at(a, first, self.a_m)
                 if kernel.far:
-                    # The panels after the first find them in the cache.
+                    # Later panels read these rows from the cache.
                     is_first = self.compare("eq", j, self.integer(0))
                     self.when(is_first, lambda: self.ask_for(self.at(a_i, self.integer(rows), self.a_m)))
                 self.tile(a_i, b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns)
@@ -109,7 +109,7 @@ class _ProductCode(Code):
         return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
 
     def ask_for(self, a: LLVMValue) -> None:
-        """Prefetches a tile's rows of A, beginning here. Past the end of A this does nothing."""
+        """Prefetches a tile's rows of A, starting here; no effect past the end of A."""
         starts = [self.at(a, self.integer(i), self.a_m) for i in range(self.kernel.rows)]
         item = self.kernel.vector_bytes // self.kernel.lanes
 

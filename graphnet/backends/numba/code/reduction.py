@@ -1,7 +1,7 @@
 """Loops with reductions: sums, maxima and minima over the last axes of fused expressions.
 
 Vectors run along the innermost axis. If it is one of those that are reduced ("rows" are), lanes are combined at the
-end of each row, of a few rows at once; if not, each lane is a column of its own.
+end of each row, of a few rows at once; if not, each lane is one column.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class ReductionCode(OperandCode):
         self.loop(start, self.sizes[axis], 1, [], body)
 
     def _side_by_side(self, indices: list[LLVMValue]) -> LLVMValue:
-        """As many rows as can be, a few at a time; the first that is left."""
-        # Long rows that are written, too, are more streams than the machine foresees.
+        """Reduces rows, a few at a time; returns the first remaining row."""
+        # Long rows that are also written are more streams than the hardware prefetches.
         alone = len(self.kernel.steps) > LONG or (self.kernel.long and self.kernel.stores)
         count = 1 if alone else min(ROWS, self.lanes)
         if count == 1:
@@ -264,7 +264,7 @@ class ReductionCode(OperandCode):
                 return along(rows(more), totals)
             return self.loop(zero, self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*more, i], c))
 
-        if kernel.short and kernel.reduced == 1:  # one vector is all that there is
+        if kernel.short and kernel.reduced == 1:  # there is only one vector
             values = found(rows([]), zero, short)
             if short is None:
                 return values

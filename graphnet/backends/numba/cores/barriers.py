@@ -60,8 +60,8 @@ def barriers_of(jobs: Sequence[InstructionJob | Host], fixed: int) -> set[int]:
 class _Region(NamedTuple):
     """Memory of a job: row 0 is first ... end - 1; each next row starts `pitch` elements later.
 
-    start, stop: bounds of the whole region. who: jobs with an equal value divide their rows at the same places; None:
-    any core may touch any part.
+    start, stop: bounds of the region. who: jobs with equal values divide their rows at the same places; None: any core
+    may access any part.
     """
 
     who: Hashable
@@ -115,7 +115,7 @@ class _Touched:
         for (who, pitch), group in self._groups.items():
             same = who is not None and who == region.who
             if same and (who == "one core" or pitch == region.pitch):
-                # Each core keeps to its own rows, as long as no row reaches into the next one.
+                # Each core accesses only its own rows, if no row overlaps the next one.
                 if who == "one core" or group.rows_with(region) <= abs(pitch):
                     continue
                 if all(

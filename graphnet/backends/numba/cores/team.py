@@ -1,6 +1,6 @@
 """Team: the native code by which threads share the parts of a program, superstep by superstep.
 
-A program is divided into as many parts as it was compiled for, and into supersteps, between which all parts must meet
+A program is divided into as many parts as it was compiled for, and into supersteps, between which all parts synchronize
 (bulk-synchronous: Valiant 1990). Threads are not tied to parts: each claims its own parts of the current superstep
 first, then, after a moment, unclaimed ones. So any number of threads gives the same bits, and one thread can do all
 parts. Others wait for a preempted thread only if it is in the middle of a part. A waiting thread spins for a moment and
@@ -95,7 +95,7 @@ def _read(name: str, word: int) -> str:
 
 
 def _work_text() -> str:
-    """@take_part: a thread's way through the supersteps of the run that the control block describes."""
+    """@take_part: a thread's work in the supersteps of the run that the control block describes."""
     return "".join(
         (_prelude(), _do_part(), _begin(), _own_parts(), _waiting(), _others_parts(), _sleeping(), _next())
     )
