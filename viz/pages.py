@@ -242,7 +242,6 @@ def _chosen(epochs: Sequence[int], count: int, best: int | None) -> list[int]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, without control characters of terminals."""
     lines = []
     for line in text.split("\n"):
         safe = "".join(map(visible, line))

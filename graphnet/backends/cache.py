@@ -242,5 +242,4 @@ def _files(folder: Path) -> list[tuple[str, Path, os.stat_result]]:
 
 
 def _taken(status: os.stat_result) -> int:
-    """Bytes on disk."""
     return int(getattr(status, "st_blocks", 0)) * 512 or status.st_size

@@ -106,7 +106,6 @@ def _where(call: Call) -> str:
 
 
 def _cast(call: Call) -> str:
-    """(Results for floats that an integer cannot hold depend on the runtime.)"""
     return call.names[0] if call.input_dtype() == call.dtype else call.cast(call.names[0], call.dtype)
 
 

@@ -253,7 +253,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable, if the system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

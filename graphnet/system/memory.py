@@ -74,7 +74,6 @@ def _of_the_group() -> int | None:
 
 
 def _of_the_process() -> int | None:
-    """Memory left by `ulimit -v`."""
     try:
         import resource
     except ImportError:  # Windows

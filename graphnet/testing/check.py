@@ -72,7 +72,6 @@ def check_op(
 
 
 def _rules(op: Any) -> frozenset[str]:
-    """Returns the derivative rules that an op defines; all for a function of nodes."""
     if not isinstance(op, Op):
         return RULES
     return frozenset(rule for rule in RULES if getattr(type(op), rule) is not getattr(Op, rule))
@@ -156,7 +155,6 @@ def _check(
 
 
 def _line_of(error: Exception) -> str:
-    """Returns the user's line that raised, for a message; empty if it is the engine's."""
     places = [place for place in passed(error) if not place.file.startswith(_NUMPY)]
     return f"\n    raised at {places[-1]}" if places else ""
 

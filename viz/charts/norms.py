@@ -51,7 +51,6 @@ def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | No
 
 
 def _layers(names: Sequence[str]) -> dict[str, list[str]]:
-    """Layer -> its weights; the output and weights without a layer come last."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.split(".")[0] if "." in name else "", []).append(name)

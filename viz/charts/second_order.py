@@ -229,7 +229,6 @@ def _draw_test(axes: Axes, run: _Run) -> None:
 
 
 def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
-    """Steps and their ρ, infinite for an infinite loss."""
     given = [(step, row.get("ratio")) for step, row in run.steps]
     kept = [(step, float(ratio)) for step, ratio in given if is_number(ratio) or ratio in (np.inf, -np.inf)]
     x, ratio = np.array(kept, np.float64).reshape(-1, 2).T
@@ -237,7 +236,6 @@ def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
 
 
 def _without_ratio(run: _Run) -> chart.Numbers:
-    """Finite steps whose quadratic model predicted no reduction."""
     known = set(_ratios(run)[0])
     reported = np.array(["ratio" in row for _, row in run.steps], np.bool_)
     made = reported & np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
@@ -328,7 +326,6 @@ def _draw_scale(axes: Axes, run: _Run) -> None:
 
 
 def _draw_rates(axes: Axes, run: _Run) -> None:
-    """Draws the rate of each parameter group; a rate of 0 is a canceled step."""
     rates = run.column("rate")
     parts = [str(row.get("part") or "") for _, row in run.steps]
     for place, part in enumerate(sorted(set(parts))):

@@ -122,7 +122,6 @@ def _points(rows: Sequence[Mapping[str, Any]], against: str, by: str | None, pan
 
 
 def _places(found: _Found) -> list[Any]:
-    """Values on the horizontal axis: sorted numbers, else the best first."""
     places = {x for line in found.values() for x in line}
     if all(is_number(x) for x in places):
         return sorted(places)

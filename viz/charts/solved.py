@@ -160,7 +160,6 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
 
 
 def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> None:
-    """Draws both kinds of damping side by side, since both have the same T."""
     lengths = sorted({outcome.length for outcome in outcomes})
     reach = np.log(lengths[-1] / lengths[0])
     room = 0.13 * reach or 0.5
@@ -229,7 +228,6 @@ def _lengths(axes: Axes, lengths: Sequence[float], room: float) -> None:
 
 
 def _finish(panels: Sequence[tuple[Axes, Axes]], columns: int, most: int) -> None:
-    """Sets scales that the problems share. most: runs of one bar."""
     for number, (above, below) in enumerate(panels):
         for axes, words in ((above, "minibatches"), (below, "runs")):
             axes.tick_params(labelleft=number % columns == 0)

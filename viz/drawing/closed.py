@@ -243,7 +243,6 @@ class _Closing:
         return *lines, *_dropout(group)
 
     def operation(self, group: StepGroup) -> tuple[str, ...]:
-        """Name of a step of a row that is not a cell: o_t, or its operations."""
         last = group.nodes[-1]
         drops = any(_is_masked(node) for node in (last, *last.inputs))  # the mask is scaled before it is used
         if drops:

@@ -150,7 +150,6 @@ class _Folding:
         return moves and node.name is None and node not in self.outputs
 
     def is_free(self, node: Node) -> bool:
-        """True for nodes with at most one consumer that are not outputs."""
         if node.name is not None or node in self.outputs:
             return False
         consumers = self.graph.consumers[node]

@@ -80,7 +80,6 @@ class _Grid:
     # -- sizes -------------------------------------------------------------------------------
 
     def size(self, box: Box) -> tuple[float, float]:
-        """Half the width and height of a box."""
         width = max(width_of(line, self.theme.font_size) for line in box.lines)
         height = 18.0 * len(box.lines)
         if box.note is not None:
@@ -98,7 +97,6 @@ class _Grid:
         return max(16.0, width / 2 + 6), max(13.0, height / 2 + 4)
 
     def widest(self) -> float:
-        """Half the width of the widest cell."""
         cells = [self.size(box) for box in self.picture.shapes if box.kind is BoxKind.CELL]
         # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
         labels = [width_of(link.label, self.theme.edge_size) for link in self.lanes["left"]]
@@ -121,7 +119,6 @@ class _Grid:
         return max(2 * half + lanes + room, widest + 16)
 
     def row_heights(self) -> list[float]:
-        """Half the height of each row, from the bottom."""
         half = [13.0] * (len(self.picture.states) + 1)
         for box in self.picture.shapes:
             pitch = self.stack_pitch(box) if self.is_stacked(box) else 0.0
@@ -279,7 +276,6 @@ class _Grid:
         return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
     def is_judge(self, box: Box) -> bool:
-        """True for the box above all time steps: a cost, or losses of cases."""
         return box.key == "cost"
 
     def is_state(self, link: Link) -> bool:
@@ -334,7 +330,6 @@ class _Grid:
         return [*start, *straight(start[-1], turn)[1:], *bend], label
 
     def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
-        """Position of the lane, the curve from a box into the lane, and the position of its label."""
         x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
         if self.box[link.tail].kind in _INPUTS:
             start = (a.x + sign * a.w, a.y)
@@ -384,7 +379,6 @@ def _lines(box: Box, theme: Style) -> str:
 
 
 def _styled(box: Box, theme: Style) -> Iterator[str]:
-    """First line in full size, the others smaller."""
     first, *rest = box.lines
     yield f"<b>{first}</b>" if box.kind is BoxKind.CELL else first
     for line in rest:

@@ -115,7 +115,6 @@ def fold_time(picture: Picture, steps: int) -> Picture:
 
 
 def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:
-    """Folds nodes without a time step that only folded steps use, such as slices."""
     consumers: dict[str, set[str]] = {}
     for edge in picture.edges:
         consumers.setdefault(edge.tail, set()).add(edge.head)

@@ -55,5 +55,4 @@ def _variables(theme: Style) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text without characters that end a CSS declaration or an element."""
     return "".join(c for c in text if c not in "{};<>")

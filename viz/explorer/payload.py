@@ -164,7 +164,6 @@ class _Writer:
         }
 
     def compact(self, graph: Graph) -> list[list[int]]:
-        """Graph with weights folded into edges and biases into operators."""
         rows = []
         for drawn in fold(graph, self.names):
             symbol = drawn.symbol if drawn.node.op.everywhere is None else self.symbol(drawn.node)

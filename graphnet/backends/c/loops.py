@@ -91,7 +91,6 @@ class _Nest:
     # -- lookups -----------------------------------------------------------------------------------------------------
 
     def _variables(self) -> dict[int, str]:
-        """Axis of a loop -> its variable, for lookups."""
         kept = [a for a in range(len(self.loop.shape)) if a not in self.loop.reduced]
         order = [*kept, *self.loop.reduced]
         return {a: axis[0] for a, axis in zip(order, [*self.kept, *self.inner], strict=True)}

@@ -160,7 +160,6 @@ class _Writer:
         return Unit(self.name, self.inputs, self.outputs, pools, self.weights, functions, calls)
 
     def _instructions(self) -> list[Instruction]:
-        """All instructions, with copies of inputs and outputs where needed."""
         lowered, before = self.lowered, []
         for argument in self.inputs:
             view = lowered.views.get(argument.node)

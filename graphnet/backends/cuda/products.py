@@ -105,7 +105,6 @@ def _as_sums(products: Products, division: ThreadDivision) -> list[Launch]:
 
 
 def _tile(products: Products, division: ThreadDivision) -> Tile:
-    """The largest tile of which there are enough to keep the GPU busy; else the smallest."""
     count, rows, columns = products.c.shape
     for tile in tiles_for(products.c.dtype, division):
         if count * (rows // tile.rows) * (columns // tile.columns) >= division.blocks // 2:

@@ -120,7 +120,6 @@ class _ProductCode(Code):
         self.loop(self.integer(0), self.K, LINE // item, [], line)
 
     def tile(self, a: LLVMValue, b: LLVMValue, c: LLVMValue, rows: int, columns: int) -> None:
-        """One tile of C: the sum over k in registers, then added to or stored in C."""
         scalar, lanes, unit = self.kernel.scalar, self.kernel.lanes, self.kernel.unit
         vectors = _vectors(columns, lanes)
         starts = [a] if unit == "m" else [self.at(a, self.integer(i), self.a_m) for i in range(rows)]

@@ -120,7 +120,6 @@ class ReductionCode(OperandCode):
         return [fold for fold in self.folds for _ in range(count)]
 
     def _rounded(self, folds: Sequence[_Fold]) -> list[_Fold]:
-        """Reductions with compensated summation."""
         return [fold for fold in folds if fold in self.apart and fold.scalar == "double"]
 
     def _in_chunks(
