@@ -182,7 +182,7 @@ ARRAYS = [
     (lambda: viz.filmstrip({}), "one or more videos of the same shape"),
     (lambda: viz.filmstrip(np.zeros((3, 9)), first=3), "first is 3, but a video has only 3 frames"),
     (lambda: viz.filmstrip(np.zeros((3, 9)), count=0), "filmstrip: count"),
-    (lambda: viz.animation({"a": np.zeros((3, 9)), "b": np.zeros((4, 9))}), "videos .* of one shape"),
+    (lambda: viz.animation({"a": np.zeros((3, 9)), "b": np.zeros((4, 9))}), "videos .* of the same shape"),
     (lambda: viz.animation(np.zeros((3, 9)), 0), "animation: frames_per_second"),
     (lambda: viz.animation(np.zeros((3, 9)), title=3), "animation: title must be a str"),
     (lambda: viz.animation(np.zeros((3, 9))).save("a.mp4"), r"an animation must end in \.html or \.gif"),
