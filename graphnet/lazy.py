@@ -91,5 +91,5 @@ def lazy_imports(package: str) -> Iterator[None]:
     module.__dict__["_lazy"] = names
     module.__class__ = LazyPackage
     assert isinstance(module, LazyPackage)
-    # In the module and not in its class, where they would make every use of a name slower.
+    # In the module, not in its class: there they would slow down each access to a name.
     module.__dict__.update(__getattr__=module._import, __dir__=module._names)

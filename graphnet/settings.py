@@ -110,8 +110,8 @@ def path(argument: str, value: Any) -> Path:
     if not isinstance(named, str):
         raise UsageError(f"{argument} must be a str or a pathlib.Path that names a file, not {shown(value)}")
     if not named or "\0" in named:
-        why = "it has a NUL character in it" if named else "it is empty"
-        raise UsageError(f"{argument} must name a file, which {shown(named)} cannot: {why}")
+        why = "it contains a NUL character" if named else "it is empty"
+        raise UsageError(f"{argument} must be the name of a file, not {shown(named)}: {why}")
     return Path(named)
 
 

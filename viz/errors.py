@@ -45,13 +45,12 @@ def by_matplotlib() -> Iterator[None]:
         if not _passed(error.__traceback__, "matplotlib"):
             raise
         raise DrawingError(
-            f"matplotlib, which draws charts, fails ({type(error).__name__}: {in_brief(error, 200)}); set right, "
-            "or unset, what it reads: MPLBACKEND, MATPLOTLIBRC, SOURCE_DATE_EPOCH, the file matplotlibrc."
+            f"matplotlib, which draws charts, fails ({type(error).__name__}: {in_brief(error, 200)}); correct or "
+            "unset its settings: MPLBACKEND, MATPLOTLIBRC, SOURCE_DATE_EPOCH, the file matplotlibrc."
         ) from error
 
 
 def _passed(traceback: TracebackType | None, package: str) -> bool:
-    """True if an error came through this package."""
     while traceback is not None:
         if str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == package:
             return True

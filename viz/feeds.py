@@ -39,8 +39,8 @@ def fed(graph: Graph, feeds: Feeds | None) -> dict[Node, Array]:
     missing = [node for node in inputs if node not in feeds]
     if missing:
         raise DrawingError(
-            f"feeds has no array for {', '.join(node.describe() for node in missing)}; give one for each input, or "
-            "leave feeds out to draw them all at random."
+            f"feeds has no array for {', '.join(node.describe() for node in missing)}; pass one for each input, or "
+            "leave feeds out to fill all inputs at random."
         )
     return {node: as_input(node, feeds[node]) for node in inputs}
 

@@ -19,5 +19,5 @@ def write_file(target: Path, contents: bytes) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise DrawingError(
-            f"path {str(target)!r} cannot be written ({reason}); give a file in an existing, writable folder."
+            f"path {str(target)!r} cannot be written ({reason}); name a file in an existing, writable folder."
         ) from None

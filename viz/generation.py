@@ -37,18 +37,18 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
         raise DrawingError(f"network: generation needs an rnn.Network, not a {type(network).__name__}.")
     if network.inputs != network.outputs:
         raise DrawingError(
-            f"network: its outputs ({network.outputs}) are not of the size of its inputs ({network.inputs}), so they "
-            "cannot be read by it."
+            f"network: must have as many outputs ({network.outputs}) as inputs ({network.inputs}), so that its outputs "
+            "can be its next inputs."
         )
     if not network.causal:
         raise DrawingError(
-            f"network: {shown(network, MANY)} reads later inputs, which a network that reads its own predictions does "
-            "not have; it has nothing to generate."
+            f"network: {shown(network, MANY)} reads later inputs, which do not exist while a network generates; "
+            "pass a causal network."
         )
     if network.pool is not None:
         raise DrawingError(
-            f"network: with pool={network.pool!r} it has one output for a whole sequence, so there is none at each "
-            "step to be read by it."
+            f"network: with pool={network.pool!r} it has one output for a whole sequence; generation needs an "
+            "output at each step."
         )
     count = check_steps(steps, 4)
     colours = style_of(theme)
@@ -59,7 +59,6 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
 
 
 def _outputs(network: Network, steps: int) -> list[Node]:
-    """o_t for each step."""
     settings: dict[str, Any] = {"labels": 1} if network.loss == "ctc" else {}
     return list(network.unroll(steps, batch=1, training=False, **settings).outputs)
 

@@ -34,7 +34,7 @@ def mirror(
     limit: int | None = 3000,
     theme: Theme = "light",
 ) -> Drawing:
-    """The forward pass to a scalar cost beside the backward pass with ∂cost/∂node, at the same positions.
+    """The forward pass to a scalar cost next to the backward pass with ∂cost/∂node, at the same positions.
 
     Edges of the backward pass point the other way. cost: scalar node. values: True (default) shows the values of
     both, as `viz.values` does, and colors by the norm of each derivative. feeds: as for `viz.values`. style, closed,
@@ -82,8 +82,6 @@ class Cotangents(Gradients):
 
 
 class _Reached(Notes):
-    """Empty notes on nodes with a derivative."""
-
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node for node in graph.order if is_float(node.dtype)}
 
@@ -98,7 +96,7 @@ def _open_pair(forward: Picture, backward: Picture, with_values: bool) -> Pictur
     ahead = Cluster(title="forward")
     back = Cluster(title="backward: ∂cost/∂node")
     kept = {shape.key for shape in backward.shapes if shape.note is not None}
-    # What has no derivative keeps its place, so that all others are where they are in the forward pass. Of two
+    # Nodes without a derivative keep their place, so that all others are placed as in the forward pass. Of two
     # clusters, Graphviz puts the first below.
     shapes = [
         replace(_derivative(shape, back, with_values), hidden=shape.key not in kept)
@@ -121,7 +119,7 @@ def _derivative(shape: Shape, cluster: Cluster, with_values: bool) -> Shape:
     first, *rest = shape.lines
     node = shape.nodes[-1] if shape.nodes else None
     if node is not None and not shape.role.is_square and node.op.is_elementwise:
-        # A linear op's derivative is a number, or the other input: nothing that a prime would tell.
+        # The derivative of a linear op is a number, or the other input, so it has no prime.
         first = first if node.op.zero_if in ("all", "any") else f"{first}′"
     note = shape.note if with_values else None
     return replace(

@@ -45,11 +45,11 @@ class ValueNotes(Notes):
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         array = self.arrays.get(nodes[-1])
-        # A square has its shape beneath its name.
+        # A square shows its shape below its name.
         return None if array is None else note_on(array, not nodes[-1].is_leaf)
 
     def scale(self, notes: Iterable[Note | None]) -> NoteScale:
-        return NoteScale("least · mean · greatest; in heat maps, blue is below zero, a warm colour above")
+        return NoteScale("least · mean · greatest; in heat maps, blue is below zero, a warm color above")
 
 
 def note_on(array: Array, with_shape: bool) -> Note:
@@ -63,7 +63,7 @@ def note_on(array: Array, with_shape: bool) -> Note:
         with np.errstate(over="ignore"):
             least, mean, greatest = (float(f(finite)) for f in (np.min, np.mean, np.max))
         if abs(mean) < 1e-6 * max(abs(least), abs(greatest)):
-            mean = 0.0  # what is left of it are errors of rounding
+            mean = 0.0  # the rest is rounding errors
         lines.append(" · ".join(number(x, digits=2) for x in (least, mean, greatest)))
     if finite.size < array.size:
         lines.append(f"{array.size - finite.size} of {array.size} not finite")
@@ -110,8 +110,6 @@ def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -
 
 
 class _Heated(Notes):
-    """Notes with a number for each node, as a color."""
-
     title = ""
     logarithmic = False
 
@@ -146,7 +144,7 @@ class Gradients(_Heated):
     logarithmic = True
 
     def __init__(self, graph: Graph, arrays: Mapping[Node, Array]) -> None:
-        with np.errstate(all="ignore"):  # what is infinite is told as such
+        with np.errstate(all="ignore"):  # infinite values are shown as such
             super().__init__(
                 {node: float(np.linalg.norm(np.asarray(a, "float64"))) for node, a in arrays.items()}
             )
@@ -189,7 +187,7 @@ def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
 def require_cost(function: str, cost: object) -> None:
     """Raises DrawingError unless `cost` is a floating-point scalar node."""
     if not isinstance(cost, Node) or cost.shape or not is_float(cost.dtype):
-        raise DrawingError(f"cost: {function} needs a scalar node of floating point, not {_described(cost)}.")
+        raise DrawingError(f"cost: {function} needs a scalar float node, not {_described(cost)}.")
 
 
 def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Node, Array]:
@@ -228,7 +226,9 @@ def times(function: Function, *arrays: Any, repeats: int = 5) -> TimeNotes:
     <Drawing of 2 nodes, full style>
     """
     if not isinstance(function, Function):
-        raise DrawingError(f"function: times needs what gn.compile returns, not {_described(function)}.")
+        raise DrawingError(
+            f"function: times needs a compiled function (gn.compile), not {_described(function)}."
+        )
     profile = function.profile(*arrays, repeats=count_of("repeats", repeats))
     return TimeNotes(dict(zip(profile.nodes, profile.seconds, strict=True)))
 
@@ -261,7 +261,9 @@ def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
     """
     for argument, graph in (("before", before), ("after", after)):
         if not isinstance(graph, Graph):
-            raise DrawingError(f"{argument}: changes compares two of gn.Graph, not {_described(graph)}.")
+            raise DrawingError(
+                f"{argument}: changes compares two graphs (gn.Graph), not {_described(graph)}."
+            )
     kept = kept_nodes(before, after)
     left = set(kept.values())
     return (

@@ -123,7 +123,7 @@ def reading(
     scale = scale_of(theme)
     several = dict(readings) if isinstance(readings, Mapping) else {_start(readings): readings}
     if not several:
-        raise DrawingError("readings is empty: give what rnn.read(network, text) returns.")
+        raise DrawingError("readings is empty; pass the result of rnn.read(network, text).")
     low, middle, high = scale.words
     shades = [k / 10 for k in range(11)]
     meaning = (
@@ -135,7 +135,7 @@ def reading(
     body = [f'<p style="margin:0.3em 0">0 {strip}{escape(meaning)}</p>']
     for name, found in several.items():
         if any(not hasattr(found, part) for part in ("text", "probabilities", "guesses", "bits", "accuracy")):
-            raise DrawingError(f"readings: give what rnn.read(network, text) returns, not {found!r:.60}.")
+            raise DrawingError(f"readings must be a result of rnn.read(network, text), not {found!r:.60}.")
         words = f"{name}: {_figures(found)}"
         terminal += ["", words, coloured(found.text, found.probabilities, found.guesses, width, theme)]
         body.append(f'<p style="margin:1em 0 0.3em;font-weight:bold">{escape(words)}</p>')
@@ -242,7 +242,6 @@ def _chosen(epochs: Sequence[int], count: int, best: int | None) -> list[int]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, without control characters of terminals."""
     lines = []
     for line in text.split("\n"):
         safe = "".join(map(visible, line))

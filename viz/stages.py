@@ -33,7 +33,7 @@ class PassPicture(NamedTuple):
         return f"<{self}>"
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.nodes[0]} nodes, {self.gone} go, {self.new} come, {self.nodes[1]} remain"
+        return f"{self.name}: {self.nodes[0]} nodes, {self.gone} removed, {self.new} added, {self.nodes[1]} after"
 
 
 def passes(
@@ -105,7 +105,7 @@ def dump(
 def _compiled(name: str, function: Function) -> Function:
     if not isinstance(function, Function):
         raise DrawingError(
-            f"function: {name} needs what gn.compile returns, not a {type(function).__name__}."
+            f"function: {name} needs a compiled function (gn.compile), not a {type(function).__name__}."
         )
     return function
 

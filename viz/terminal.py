@@ -17,8 +17,6 @@ _CODE = re.compile(r"\x1b\[([\d;]*)m")
 
 
 class _Run(NamedTuple):
-    """Characters of one color in a line: position and width."""
-
     column: int
     text: str
     ground: str
@@ -58,7 +56,7 @@ def as_svg(terminal: str, scale: Scale) -> str:
             if run.text.strip():
                 ink = scale.ink if run.ground else scale.guess if beneath and not run.bold else scale.text
                 weight = ' font-weight="bold"' if run.bold else ""
-                # Each character has its place, whatever font there is.
+                # Each character has a fixed position, in any font.
                 places = " ".join(f"{place:.1f}" for place in _places(run, x))
                 parts.append(
                     f'<text x="{places}" y="{y + 12:.1f}" fill="{ink}"{weight} xml:space="preserve">'
@@ -74,7 +72,6 @@ def _places(run: _Run, x: float) -> Iterator[float]:
 
 
 def _runs(line: str) -> Iterator[_Run]:
-    """Splits a line where its colors change."""
     column, ground, bold, start = 0, "", False, 0
     for code in [*_CODE.finditer(line), None]:
         text = line[start : code.start() if code else len(line)]
@@ -87,7 +84,6 @@ def _runs(line: str) -> Iterator[_Run]:
 
 
 def _after(code: str, ground: str, bold: bool) -> tuple[str, bool]:
-    """Background color and bold after an escape code."""
     if code in ("", "0"):
         return "", False
     if code == "1":

@@ -41,7 +41,7 @@ SCALES = {
         "#ffffff", "#15181d", "#eceff3", "#949ba6",
     ),
     "colour-blind": Scale(
-        ((230, 159, 0), (240, 240, 240), (86, 180, 233)), ("orange", "grey", "blue"),
+        ((230, 159, 0), (240, 240, 240), (86, 180, 233)), ("orange", "gray", "blue"),
         "#111111", "#ffffff", "#111111", "#6b6b6b",
     ),
 }  # fmt: skip
@@ -51,8 +51,6 @@ LEVELS = 24
 
 
 class _Cell(NamedTuple):
-    """A character, its probability, and the guess below (a space for a right guess)."""
-
     character: str
     probability: float | None
     guess: str
@@ -155,7 +153,6 @@ def _span(cell: _Cell, scale: Scale) -> str:
 def _rows(
     text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int
 ) -> Iterator[list[_Cell]]:
-    """Text in lines: at its line breaks, and at full width."""
     _check(text, probabilities, guesses, width)
     row: list[_Cell] = []
     used = 0
@@ -185,21 +182,20 @@ def _check(text: str, probabilities: Probabilities, guesses: Sequence[str] | Non
         raise DrawingError(f"text must be a str, not {text!r:.60}.")
     for name, values in (("probabilities", probabilities), ("guesses", guesses)):
         if not hasattr(values, "__len__") and not (name == "guesses" and values is None):
-            raise DrawingError(f"{name} must hold a value for each character, not be {values!r:.60}.")
+            raise DrawingError(f"{name} must be a list with a value for each character, not {values!r:.60}.")
         if values is not None and len(values) != len(text):
             raise DrawingError(
                 f"{name} holds {len(values)} values for {len(text)} characters; give one for each character."
             )
     for i, p in enumerate(probabilities):
         if p is not None and not (is_number(p) and 0 <= p <= 1):
-            raise DrawingError(f"probabilities[{i}] is {p!r:.40}; a probability is in [0, 1].")
+            raise DrawingError(f"probabilities[{i}] is {p!r:.40}; it must be in [0, 1].")
     if guesses is not None and not all(isinstance(guess, str) for guess in guesses):
-        raise DrawingError("guesses must be characters, a str for each character of the text.")
+        raise DrawingError("guesses must hold a str for each character of the text.")
     count_of("width", width, least=2)
 
 
 def _beneath(row: Sequence[_Cell]) -> list[str]:
-    """Line of wrong guesses, each under its character; none if all are right."""
     if all(cell.guess == " " for cell in row):
         return []
     line = ""

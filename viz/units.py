@@ -70,6 +70,6 @@ def units(groups: Iterable[Grouped]) -> Units:
     for each in listed:
         if not hasattr(each, "incoming") or not hasattr(each, "pre_activations"):
             raise DrawingError(
-                f"groups: units takes what rnn.riemannian.unit_groups(cost, parameters) gives, not {each!r:.60}."
+                f"groups must be a result of rnn.riemannian.unit_groups(cost, parameters), not {each!r:.60}."
             )
     return Units(listed)

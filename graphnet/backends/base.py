@@ -119,4 +119,4 @@ class Backend(ABC):
 
         source: the program's graph, used in errors; the program reads some of its leaves (see files.restored_schedule).
         """
-        raise BackendError(f"the {self.name} back end stores no functions")
+        raise BackendError(f"the {self.name} back end cannot store functions; compile with backend='numba'")

@@ -104,7 +104,7 @@ class Cache:
             return
         for name in sorted(groups, key=lambda n: max(status.st_mtime for _, status in groups[n])):
             for path, _ in groups[name]:
-                with contextlib.suppress(OSError):  # somebody else was faster, or has it open
+                with contextlib.suppress(OSError):  # another process has removed it, or has it open
                     path.unlink()
             total -= sizes[name]
             if total <= self.limit * 7 // 8:
@@ -149,13 +149,12 @@ def _limit() -> int:
         limit = -1
     if limit < 0:
         raise BackendError(
-            f"GRAPHNET_CACHE_MB must be a number of megabytes (0: keep nothing), not {shown(setting)}"
+            f"GRAPHNET_CACHE_MB must be a number of megabytes (0 disables the cache), not {shown(setting)}"
         )
     return limit
 
 
 def _named_folder() -> Path | None:
-    """Folder of the cache; None for a user without a home directory."""
     chosen = os.environ.get("GRAPHNET_CACHE")
     if chosen:
         return Path(chosen)
@@ -167,7 +166,7 @@ def _named_folder() -> Path | None:
 
 
 def _usable(named: Path) -> Path | None:
-    """The folder itself, links resolved, so that none of them can be turned elsewhere from now on."""
+    """The folder with links resolved, so that later changes of links have no effect."""
     try:
         folder = Path(os.path.realpath(named))
         _make(folder)
@@ -180,14 +179,14 @@ def _usable(named: Path) -> Path | None:
     _warn_once(
         "folder",
         f"{folder} {fault}: the cache of compiled kernels in {named} is not used, since its code would be executed. "
-        "Remove it, or set GRAPHNET_CACHE to a folder that only you can write to; until then every process compiles "
-        "its own.",
+        "Remove it, or set GRAPHNET_CACHE to a folder that only you can write to. Until then, each process compiles "
+        "its own kernels.",
     )
     return None
 
 
 def _make(folder: Path) -> None:
-    """Makes the folder, and those above it, for this user alone."""
+    """Creates the folder and its parents; only this user can read them."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         with contextlib.suppress(FileExistsError):
@@ -195,11 +194,11 @@ def _make(folder: Path) -> None:
 
 
 def _fault(status: os.stat_result) -> str:
-    """Reason not to trust a file with this status: others could have written to it. Empty if there is none."""
-    if not hasattr(os, "geteuid"):  # Windows: the user's cache folder is the user's alone
+    """Reason not to trust a file with this status, if others could have written to it; else empty."""
+    if not hasattr(os, "geteuid"):  # Windows: only the user can write to the user's cache folder
         return ""
     if status.st_uid != os.geteuid():
-        return f"belongs to another user (number {status.st_uid})"
+        return f"belongs to another user (user id {status.st_uid})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"can be written to by others (its mode is {stat.S_IMODE(status.st_mode):o})"
     return ""
@@ -232,7 +231,6 @@ def make_way(path: Path) -> None:
 
 
 def _files(folder: Path) -> list[tuple[str, Path, os.stat_result]]:
-    """Files of a folder of the cache: owner entry, path and status."""
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -244,5 +242,4 @@ def _files(folder: Path) -> list[tuple[str, Path, os.stat_result]]:
 
 
 def _taken(status: os.stat_result) -> int:
-    """Bytes of the disk."""
     return int(getattr(status, "st_blocks", 0)) * 512 or status.st_size

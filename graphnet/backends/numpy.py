@@ -63,7 +63,7 @@ class NumpyProgram(Program):
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         values = self._given(arrays)
-        # NaN and infinities flow as in NumPy, silently; check=True is how to find them.
+        # NaN and infinities propagate without warnings, as in NumPy; check=True finds them.
         with self.limit(), np.errstate(all="ignore"):
             if self.check:
                 self._run_observed(values, self._find_non_finite())
@@ -88,7 +88,7 @@ class NumpyProgram(Program):
         return spent
 
     def observed(self, arrays: Sequence[Array], observer: Observer) -> None:
-        """Runs, and shows every node's value as it is made."""
+        """Runs, and shows each node's value once it is computed."""
         with self.limit(), np.errstate(all="ignore"):
             self._run_observed(self._given(arrays), observer)
 
@@ -170,13 +170,12 @@ def blas_limit(threads: int | None) -> Callable[[], AbstractContextManager[objec
 
 
 def _failure(node: Node, error: Exception) -> Exception:
-    """The error, worded with the node at which it happened."""
     if isinstance(error, GraphnetError):
         return type(error)(f"{error}" + _place(node))
     if isinstance(error, MemoryError):
         return NotEnoughMemoryError(
-            f"{node.op.name}: {node.describe()} takes {readable_bytes(node.nbytes)} of memory, which is not available "
-            f"(made at {node.origin}); a smaller batch or fewer time steps take less"
+            f"{node.op.name}: {node.describe()} needs {readable_bytes(node.nbytes)} of memory, which is not available "
+            f"(made at {node.origin}); use a smaller batch or fewer time steps"
         )
     return BackendError(
         f"{node.op.name}.forward failed at {node.describe()}: {type(error).__name__}: {error}" + _place(node)

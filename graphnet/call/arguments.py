@@ -47,12 +47,12 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
     require_unmasked(f"input {node.describe()}", array)
     is_array = isinstance(array, (np.ndarray, np.generic))
     if isinstance(array, Node):
-        raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
+        raise DtypeError(f"input {node.describe()} was given a node; pass an array")
     value = None if is_array or taken is None else taken(array)
     try:
         value = _on_host(array) if value is None else value
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
+        raise ShapeError(f"input {node.describe()} must be an array: {error}") from None
     if value.dtype.kind in _NO_NUMBERS:
         raise DtypeError(
             f"input {node.describe()} (made at {node.origin}) was given {array!r:.60} of type {type(array).__name__}, "
@@ -95,7 +95,6 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
 
 
 def _on_host(array: Any) -> Array:
-    """Returns a NumPy array, converted by the protocols that array libraries share."""
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return np.from_dlpack(array)
     return np.asarray(array)
@@ -116,7 +115,6 @@ def sample_inputs(inputs: Sequence[Node], graph: Graph) -> list[Array]:
 
 
 def _least_above(node: Node, sizes: Mapping[Node, int]) -> int:
-    """Returns the upper bound (exclusive) of a node's integers, at least 1."""
     size = max(1, sizes.get(node, 1))
     return size if node.dtype.kind == "b" else min(size, np.iinfo(node.dtype).max + 1)
 

@@ -106,22 +106,20 @@ def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
             found = f"{value.describe()} of {value.dtype}" if isinstance(value, Node) else f"{value!r:.60}"
             raise GraphnetError(
                 f"updates: {target.describe()} (made at {target.origin}) is {target.dtype}, and cannot become {found}; "
-                "an update has the shape and dtype of its input (gn.broadcast_to, gn.cast)"
+                "an update must have the shape and dtype of its input (use gn.broadcast_to, gn.cast)"
             )
     return dict(updates)
 
 
 def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[int, ...]:
-    """Returns the positions of the updated inputs; raises GraphnetError if one is not listed."""
     for node in updates:
         if node not in inputs:
             raise GraphnetError(
-                f"updates: {node.describe()} (made at {node.origin}) is not among the inputs; list it, so that each "
-                "call is given its array"
+                f"updates: {node.describe()} (made at {node.origin}) is not among the inputs; add it to inputs=[...]"
             )
     if any(node.op.varying for node in inputs):
         raise GraphnetError(
-            "updates: a function with updates has no `again`; make its inputs without varying=True"
+            "updates: a function with updates has no `again`; create its inputs without varying=True"
         )
     return tuple(inputs.index(node) for node in updates)
 
@@ -135,7 +133,7 @@ def _checked_passes(passes: Any) -> list[Pass | Callable[[Graph], Graph]]:
     checked = list(passes)
     for step in checked:
         if not callable(step):
-            raise UsageError(f"compile: passes holds {step!r:.60}{remedy}")
+            raise UsageError(f"compile: passes must hold functions, not {step!r:.60}{remedy}")
     return checked
 
 
@@ -152,7 +150,7 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
         if found.memory >= least.memory and segments > 4:
             raise BackendError(
                 f"memory={budget}: {readable_bytes(budget)} are not enough; with recomputation the function needs "
-                f"{readable_bytes(least.memory)} (memory={int(least.memory)}). A smaller batch needs less."
+                f"{readable_bytes(least.memory)}. Set memory={int(least.memory)}, or use a smaller batch."
             )
         least = min(found, least, key=lambda f: int(f.memory))
         segments += max(1, segments // 2)
@@ -260,7 +258,7 @@ class Function(CompiledCallable, ShowsItself):
 
     @cached_property
     def _whole_program(self) -> Program:
-        """Program with the parts that are not cached on disk: the node of each kernel, and the kernels' code."""
+        """Program with the parts that are not cached on disk: nodes and code of its kernels."""
         if not self._was_kept:
             return self._program
         with collector_paused():
@@ -363,7 +361,7 @@ class Function(CompiledCallable, ShowsItself):
         listed = ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
         lines += ["", f"back end {self.backend}: {listed}", f"memory: {self.memory}"]
         if self._was_kept:
-            lines.append("The program was found on disk; the passes were run again for this text.")
+            lines.append("The program was loaded from the cache; the passes were run again for this text.")
         return "\n".join(lines)
 
     def stages(self) -> Iterator[Stage]:

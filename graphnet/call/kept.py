@@ -86,7 +86,7 @@ def keep(name: str, program: Program, graph: Graph, source: Graph) -> None:
         return
     try:
         header, arrays = program.stored()
-    except BackendError:  # Python does a part of its work
+    except BackendError:  # a part of it runs in Python
         return
     place = {node: i for i, node in enumerate(source.order) if not node.inputs}
     own: dict[str, int] = {}
@@ -119,7 +119,6 @@ def _own_code() -> str:
 
 
 def _name_of_pass(step: Pass | Callable[[Graph], Graph]) -> str:
-    """Returns the name of one of graphnet's own passes, with its settings."""
     function: Any = step.function if isinstance(step, Pass) else step
     settings = ""
     if isinstance(function, partial):
@@ -135,7 +134,6 @@ def _name_of_pass(step: Pass | Callable[[Graph], Graph]) -> str:
 
 
 def _add_graph(digest: Any, source: Graph) -> None:
-    """Adds the edges of the graph and its ops to the digest."""
     number = {node: i for i, node in enumerate(source.order)}
     kinds: dict[int, int] = {}  # by the op's address, which is stable while its node exists
     shapes: dict[tuple[int, ...], int] = {}
@@ -159,7 +157,7 @@ def _add_graph(digest: Any, source: Graph) -> None:
         words.extend((kind, shape, node.dtype.num, len(inputs)))
         words.extend([number[x] for x in inputs])
     digest.update(words.tobytes())
-    # Places in the user's program, whose order passes use.
+    # Order of the user's program, which passes use.
     _, ranks = np.unique([node.source_serial for node in source.order], return_inverse=True)
     for some in (ranks, [number[x] for x in source.outputs], [number.get(x, -1) for x in source.inputs]):
         digest.update(np.asarray([len(some), *some], np.int64).tobytes())

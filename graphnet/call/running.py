@@ -23,7 +23,7 @@ class CompiledCallable:
     _running: Running
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if "_running" in vars(self):  # which is set last
+        if "_running" in vars(self):  # set last
             raise ValueAccessError(
                 f"{name} cannot be set to {shown(value)}: compiled functions are immutable; compile another: "
                 "gn.compile(outputs, inputs, backend=..., threads=...)"
@@ -105,7 +105,7 @@ class Running:
         self._require_apart(given)
         within = [i for i in self.updated if self._is_in_parameters(given[i])]
         if within:
-            # All nodes see the parameters as they were before, so updates are written to copies first.
+            # All nodes read the old parameters, so updates are written to copies first.
             copies = {i: given[i].copy() for i in within}
             outputs = self.program.run([copies.get(i, array) for i, array in enumerate(given)])
             if self.program.updates_in_place:
@@ -121,7 +121,6 @@ class Running:
         return tuple(outputs[:count])
 
     def _require_apart(self, given: Sequence[Any]) -> None:
-        """Raises BackendError if an updated array shares memory with another."""
         assert self.updated is not None
         spans = sorted((*span, i) for i, array in enumerate(given) if (span := _span(array)) is not None)
         furthest, owner = 0, -1
@@ -144,7 +143,7 @@ class Running:
         self._require_varying("again")
         if self._last is None:
             why = "the last call failed" if self._failed else "the function was not called before"
-            raise BackendError(f"again: {why}; call it with all arrays first")
+            raise BackendError(f"again: {why}; call the function with all arrays first")
         other = checked_inputs(self._varying_inputs, arrays, self.program.taken)
         given = self._last.copy()  # another thread may be here, too
         for i, array in zip(self.varying, other, strict=True):

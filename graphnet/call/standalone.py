@@ -46,7 +46,7 @@ clean:
 """
 
 TEST = """\
-/* {made} Runs the function on stored inputs; fails where a result is further off than it may be. */
+/* {made} Runs the function on stored inputs; fails if the error of a result exceeds the tolerance. */
 #include "{name}.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ TEST = """\
 {arrays}
 static {name}_arena arena;
 
-/* The largest difference, as a share of 1 + |wanted|; what is not finite must be the same. */
+/* The largest error, relative to 1 + |expected|; NaN and infinities must be the same. */
 static double worse(double worst, double found, double wanted)
 {{
     if (isnan(wanted) || isinf(wanted))
@@ -121,7 +121,7 @@ def write_files(files: dict[Path, str]) -> None:
         beside = path.name == "Makefile" or path.suffix == ".h"
         if beside and path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
             raise BackendError(
-                f"save: {path} was not made by graphnet; choose another name, or a folder of its own"
+                f"save: {path} was not made by graphnet, so it is not overwritten; choose another name or a new folder"
             )
     for path, text in files.items():
         try:

@@ -83,12 +83,12 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
         )
     if hashlib.sha256(content[start:]).digest() != content[len(MAGIC) : start]:
         raise BackendError(
-            f"load_function: {os.fspath(path)} is damaged: its checksum does not fit; save it again"
+            f"load_function: {os.fspath(path)} is damaged: its checksum does not match; save it again"
         )
     header, arrays = unpacked(content, start)
     if header["graphnet"] != __version__:
         raise BackendError(
-            f"load_function: {os.fspath(path)} was stored by graphnet {in_brief(header['graphnet'], 20)}, this is "
+            f"load_function: {os.fspath(path)} was stored by graphnet {in_brief(header['graphnet'], 20)}, but this is "
             f"{__version__}; compile and save it again."
         )
     try:

@@ -126,9 +126,9 @@ def _convex(cost: Node) -> tuple[Node, list[Node]]:
             found[node.inputs[node.op.judged_input]] = None
     if not found:
         raise DifferentiationError(
-            f"gauss_newton_product: {cost.describe()} (made at {cost.origin}) holds no loss op "
+            f"gauss_newton_product: {cost.describe()} (made at {cost.origin}) contains no loss op "
             "(softmax_cross_entropy, sigmoid_cross_entropy, squared_error) and no loss with a surrogate "
-            "(gn.with_surrogate); pass the nodes where the network ends and the loss begins: at=[...]."
+            "(gn.with_surrogate); pass the outputs of the network, to which the loss is applied: at=[...]."
         )
     return substitute([cost], pinned)[0], list(found)
 
@@ -142,12 +142,11 @@ def _pinned(loss: Node, op: Surrogate) -> Node:
 
 
 def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, Any]) -> None:
-    """Raises DifferentiationError for a parameter that reaches the cost around `places`."""
     inside: set[Node] = set()
     pending = [cost]
     while pending:
         node = pending.pop()
-        # No derivative passes integers or a stop-gradient, so no path leads through them.
+        # Integers and stop-gradients have no derivative, so no path leads through them.
         blocked = node in places or not is_float(node.dtype) or node.op.stops_gradient
         if not blocked and node not in inside:
             inside.add(node)

@@ -118,16 +118,15 @@ def pull_back(
             _require_nodes(node, "backward", cotangents)
             if len(cotangents) != len(node.inputs):
                 raise DifferentiationError(
-                    f"{node.op.name}.backward gave {len(cotangents)} cotangents for {len(node.inputs)} "
+                    f"{node.op.name}.backward returned {len(cotangents)} cotangents for {len(node.inputs)} "
                     f"inputs, at {node.describe()} (made at {node.origin}). Return one for each input."
                 )
             for source, g in zip(node.inputs, cotangents, strict=True):
                 if source in reached and not g.op.is_zeros:
                     if g.shape != source.shape:
                         raise ShapeError(
-                            f"{node.op.name}.backward gave a cotangent of shape {list(g.shape)} for "
-                            f"{source.describe()} (made at {source.origin}); it must be "
-                            f"{list(source.shape)}."
+                            f"{node.op.name}.backward returned a cotangent of shape {list(g.shape)} for "
+                            f"{source.describe()} (made at {source.origin}); it must be {list(source.shape)}."
                         )
                     contributions.setdefault(source, []).append(g)
     return [totals[w] if w in totals else zeros(w.shape, w.dtype) for w in targets]
@@ -177,7 +176,7 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
             _require_nodes(node, "rop", [r])
             if r.shape != node.shape:
                 raise ShapeError(
-                    f"{node.op.name}.rop gave a tangent of shape {list(r.shape)} for {node.describe()} "
+                    f"{node.op.name}.rop returned a tangent of shape {list(r.shape)} for {node.describe()} "
                     f"(made at {node.origin}); it must be {list(node.shape)}."
                 )
             tangent[node] = r
@@ -185,7 +184,6 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
 
 
 def _require_nodes(node: Node, rule: str, results: Any) -> None:
-    """Raises DifferentiationError if a rule returned something else than nodes."""
     if isinstance(results, (list, tuple)):
         wrong = [type(r).__name__ for r in results if not isinstance(r, Node)]
         if not wrong:
@@ -194,8 +192,8 @@ def _require_nodes(node: Node, rule: str, results: Any) -> None:
     else:
         found = f"a {type(results).__name__}, not a list or tuple"
     raise DifferentiationError(
-        f"{node.op.name}.{rule} gave {found} where a node is needed, at {node.describe()} (made at {node.origin}). "
-        "Return nodes; for no derivative, zeros of the input's shape."
+        f"{node.op.name}.{rule} returned {found} where a node is needed, at {node.describe()} (made at {node.origin}). "
+        "Return nodes; where there is no derivative, return zeros of the input's shape."
     )
 
 
@@ -225,12 +223,12 @@ def seed_nodes(function: str, derivatives: Mapping[Node, Any]) -> dict[Node, Nod
         if d.shape != node.shape:
             raise ShapeError(
                 f"{function}: the derivative given for {node.describe()} (made at {node.origin}) has "
-                f"shape {list(d.shape)}; it must have the node's own, {list(node.shape)}."
+                f"shape {list(d.shape)}; it must have the node's shape, {list(node.shape)}."
             )
         if d.dtype != node.dtype:
             if is_float(d.dtype) and isinstance(derivative, Node):
                 raise DtypeError(
-                    f"{function}: the derivative given for {node.describe()} is {d.dtype}, the node "
+                    f"{function}: the derivative given for {node.describe()} is {d.dtype}, but the node is "
                     f"{node.dtype}; use gn.cast."
                 )
             d = cast(d, node.dtype)

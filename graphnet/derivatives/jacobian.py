@@ -49,7 +49,6 @@ def jacobian(output: Node, wrt: Nodes) -> list[Node]:
 
 
 def _rows(y: Node, targets: Sequence[Node]) -> list[Node]:
-    """Returns Jacobians from a backward walk for each element of y."""
     order = ancestors([y])
     reached = dependents(order, targets)
     rows = [pull_back(order, reached, {y: unit}, targets, None) for unit in _units(y)]
@@ -57,13 +56,11 @@ def _rows(y: Node, targets: Sequence[Node]) -> list[Node]:
 
 
 def _columns(y: Node, w: Node) -> Node:
-    """Returns a Jacobian from a forward walk for each element of w."""
     order = ancestors([y], stop=[w])
     return _joined([push_forward(order, [y], {w: unit})[0] for unit in _units(w)], y.ndim, y, w)
 
 
 def _units(node: Node) -> list[Node]:
-    """Returns the unit vectors of the node's shape."""
     one = fill(1, (), node.dtype)
     return [Pad(node.shape, tuple(map(int, at)))(one) for at in np.ndindex(node.shape)]
 

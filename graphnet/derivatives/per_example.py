@@ -57,9 +57,9 @@ def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) 
     is the gradient of gn.sum(losses). The cost is about that of a gradient plus writing the result.
     mixed: False by default. No loss may depend, through a parameter, on the rows of another case, as with batch
     normalization; this is found from the ops (`Op.aligned_axes`), and the error names the node that reads all cases.
-    mixed=True allows such graphs: row b is still the derivative of losses[b], and nodes behind that one cost batch
-    times as much (rnn.ctc.ctc_loss needs this, since it looks up among the logits of all cases). The data may be mixed
-    freely, as they are constants for every derivative.
+    mixed=True allows such graphs: row b is still the derivative of losses[b], but the backward pass from that node
+    on costs batch times as much (rnn.ctc.ctc_loss needs this, since it looks up among the logits of all cases). Data
+    may be mixed, since they are constants for every derivative.
     Raises ValueAccessError and DifferentiationError for losses that are not floats of shape (batch,), and the latter
     for cases that are mixed.
 
@@ -77,8 +77,8 @@ def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) 
     if losses.ndim != 1 or not is_float(losses.dtype):
         raise DifferentiationError(
             f"{function}: the losses must be floats of shape (batch,), one for each case, but {losses.describe()} "
-            f"(made at {losses.origin}) is {losses.dtype} of shape {list(losses.shape)}. Of losses by time step and "
-            "case take gn.sum(losses, axis=0); for the gradient of a cost use gn.gradient."
+            f"(made at {losses.origin}) is {losses.dtype} of shape {list(losses.shape)}. For losses of "
+            "shape (time, batch), pass gn.sum(losses, axis=0); for the gradient of a cost use gn.gradient."
         )
     (batch,) = losses.shape
     if batch < 2:
@@ -107,7 +107,6 @@ class _PerExample:
     # -- which values are of cases ---------------------------------------------------------------
 
     def _divide(self, mixed: bool) -> None:
-        """Finds the kind of each node, after those of all nodes that read it."""
         self.strides[self.losses] = 1
         targets, data = set(self.targets), self._data()
         for node in reversed(self.order):
@@ -131,7 +130,7 @@ class _PerExample:
                 self.shared.add(x)
 
     def _data(self) -> set[Node]:
-        """Returns nodes that depend on leaves that may hold data of each case, neither weights nor common factors.
+        """Returns nodes that depend on data of cases: on leaves other than weights and common factors.
 
         An input that is differentiated with respect to is a weight here: its rows are not the cases'.
         """
@@ -184,20 +183,20 @@ class _PerExample:
         place = _place(node.shape, self.strides[node], self.batch) if node in self.strides else None
         unknown = place is not None and node.op.aligned_axes(place[0], node, *node.inputs) is None
         why = (
-            f"and {node.op.name} does not declare that they stay apart (Op.aligned_axes)"
+            f"and {node.op.name} does not declare that it keeps cases apart (Op.aligned_axes)"
             if unknown
             else "so the loss of one case may depend on the rows of others"
         )
         return DifferentiationError(
             f"per_example_gradients: {node.describe()} (made at {node.origin}) reads {x.describe()} (made at "
-            f"{x.origin}) of all {self.batch} cases, {why}. Keep the cases apart; or pass mixed=True: row b is then "
-            f"still the derivative of losses[b], and nodes behind this one cost {self.batch} times as much."
+            f"{x.origin}) of all {self.batch} cases, {why}. Compute each case from its own rows; or pass mixed=True: "
+            f"row b is then still the derivative of losses[b], but the backward pass from here on costs {self.batch} "
+            "times as much."
         )
 
     # -- the walk --------------------------------------------------------------------------------
 
     def gradients(self) -> list[Node]:
-        """Returns one node for each target."""
         wanted = set(self.targets)
         of_cases = [node for node in self.order if node in self.strides]
         ends = [n for n in of_cases if n in wanted or not self.shared.isdisjoint(_passed(n))]
@@ -251,7 +250,7 @@ class _PerExample:
                 self._send(x, stack([_backward(node, own[b])[i] for b in range(self.batch)]))
 
     def _meet_by_rule(self, node: Node, i: int, x: Node, g: Node) -> bool:
-        """Sends it without a node for each case, if this op has such a rule; returns True if so."""
+        """As `_meet`, without a node for each case; False if the op has no such rule."""
         place = _place(node.shape, self.strides[node], self.batch)
         if place is None:
             return False
@@ -266,7 +265,7 @@ class _PerExample:
                 a, back = (self._rows(rows, inner * u.shape[1]) for rows in both)
                 self.factors[x].append((a, back, False))
             case BroadcastTo():
-                # A value repeated for the cases is the same in all of them: they are no axis of x.
+                # A value that is repeated for each case has no axis of cases in x.
                 split = (*g.shape[:axis], -1, self.batch, inner, *g.shape[axis + 1 :])
                 order = (axis + 1, *(k for k in range(g.ndim + 2) if k != axis + 1))
                 merged = (self.batch, *g.shape[:axis], g.shape[axis] // self.batch, *g.shape[axis + 1 :])
@@ -317,7 +316,6 @@ class _PerExample:
 
 
 def _moving(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
-    """Returns the targets and the nodes that depend on them with a derivative."""
     found = set(targets)
     for node in order:
         passes = is_float(node.dtype) and not node.op.stops_gradient
@@ -332,7 +330,7 @@ def _passed(node: Node) -> Sequence[Node]:
 
 
 def _place(shape: Shape, stride: int, batch: int) -> tuple[int, int] | None:
-    """Returns (axis, inner): place i of the axis belongs to case (i // inner) % batch; None if no one axis does."""
+    """Returns (axis, inner): place i of the axis belongs to case (i // inner) % batch; None without such an axis."""
     tail = 1
     for axis in reversed(range(len(shape))):
         if stride % tail == 0 and shape[axis] and shape[axis] % (batch * (stride // tail)) == 0:

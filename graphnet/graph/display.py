@@ -15,10 +15,10 @@ class ShowsItself:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         bundle = {"text/plain": repr(self)}
         try:
-            # The one upward import: pictures are optional, so it is made late and may fail.
+            # The only upward import: pictures are optional, so it is late and may fail.
             import viz
 
             bundle.update(viz.mimebundle(self))
-        except Exception:  # a picture must never break the notebook that asks for a repr
+        except Exception:  # a picture must never raise in a notebook
             pass
         return bundle

@@ -1,7 +1,7 @@
 """Dtypes of nodes, and their promotion.
 
 NumPy's promotion holds, with two exceptions that protect float32 work: a number (Python's or a NumPy
-scalar) takes the dtype of the node beside it, and an integer array beside a float32 node is an error
+scalar) takes the dtype of the other operand, and an integer array with a float32 node is an error
 (NumPy would silently return float64).
 """
 
@@ -50,7 +50,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
-    """Returns NumPy's promotion of the nodes' dtypes; raises DtypeError for an integer array beside float32."""
+    """Returns NumPy's promotion of the nodes' dtypes; raises DtypeError for an integer array with float32."""
     first = nodes[0].dtype
     if all(node.dtype == first for node in nodes):
         return first

@@ -23,7 +23,7 @@ _by_serial = attrgetter("serial")
 
 
 def ancestors(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
-    """Returns the outputs and all nodes that they are computed from, inputs first; nothing behind `stop`.
+    """Returns the outputs and all nodes that they are computed from, inputs first; of nodes in `stop`, no inputs.
 
     Iterative, since a graph may be arbitrarily deep.
     """
@@ -99,7 +99,7 @@ class Graph(ShowsItself):
                 raise GraphnetError(
                     f"inputs lists {node.describe()} (made at {node.origin}), which is a "
                     f"{node.op.name}, not an Input. Make it with gn.input, or leave it out: parameters "
-                    "and constants bring their own values."
+                    "and constants have their own values."
                 )
         missing = [node for node in used if node not in listed]
         if missing:

@@ -115,7 +115,7 @@ _VANISHES: dict[str, Callable[[list[bool]], bool]] = {
 class Op:
     """The rules of an operation. The first docstring line of a subclass is its formula; its settings are fields.
 
-    A subclass gives `forward`, `backward` and `rop`, and either `signature` or its own `infer`. Ops of one class with
+    A subclass defines `forward`, `backward` and `rop`, and either `signature` or its own `infer`. Ops of one class with
     equal settings are equal, so equal nodes can be merged. In all methods y is the node that applies the op, and inputs
     are its input nodes, in order.
 
@@ -237,7 +237,7 @@ class Op:
         """rop(*tangents, y, *inputs): returns the tangent of y from the inputs' tangents."""
         y = args[len(args) // 2]
         raise DifferentiationError(
-            f"{self.name} has no R-operator rule, so no tangent passes {y.describe()} "
+            f"{self.name} has no R-operator rule, so there is no R-operator through {y.describe()} "
             f"(made at {y.origin}). Give the op a `rop` method, or cut the path with gn.stop_gradient."
         )
 
@@ -468,10 +468,10 @@ class Node(_Draft):
         held, what = self.value, f"{self.describe()} (made at {self.origin})"
         if not held.flags.writeable:
             remedy = (
-                "holds a read-only array; make it of a copy: gn.parameter(array.copy())"
+                "holds a read-only array; create it from a copy: gn.parameter(array.copy())"
                 if self.op.is_parameter
-                else f"is a {self.op.name}: its value never changes by assignment. Use gn.parameter for what training "
-                "changes, gn.input for what each call gives"
+                else f"is a {self.op.name}, whose value cannot be assigned. Use gn.parameter for values that training "
+                "changes, gn.input for values that you pass to each call"
             )
             raise ValueAccessError(f"{what} {remedy}.")
         assign(held, array, what)
@@ -569,9 +569,8 @@ class Node(_Draft):
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise ValueAccessError(
-            f"{self.describe()} (made at {self.origin}) cannot be changed in place: nodes are immutable. Build the "
-            "new value "
-            "with gn.where, gn.concatenate or gn.stack."
+            f"{self.describe()} (made at {self.origin}) cannot be changed in place: nodes are immutable. Build "
+            "the new value with gn.where, gn.concatenate or gn.stack."
         )
 
     def __iter__(self) -> Iterator[Node]:
@@ -606,7 +605,9 @@ class Node(_Draft):
             raise AttributeError(
                 f"the node {self.describe()} (made at {self.origin}) has no attribute {name!r}; "
                 + (
-                    f"write {instead}." if instead else "what nodes can do are functions, e.g. gn.tanh(node)."
+                    f"write {instead}."
+                    if instead
+                    else "operations on nodes are functions, e.g. gn.tanh(node)."
                 ),
                 name=name,
                 obj=self,
@@ -615,15 +616,15 @@ class Node(_Draft):
     def _symbolic(self, wanted: str) -> NoReturn:
         raise ValueAccessError(
             f"{self.describe()} (made at {self.origin}) is a symbolic node, not {wanted}: its value is "
-            "known only when a compiled function runs. Use graphnet's functions on nodes (gn.tanh for math.tanh, "
+            "computed only when a compiled function runs. Use graphnet's functions on nodes (gn.tanh for math.tanh, "
             "gn.where(condition, a, b) for if; & | ~ for and, or, not; gn.maximum for max), or "
             "gn.compile([node], inputs=[...])(*arrays) to compute it."
         )
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ValueAccessError(
-            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor any object that holds it: a "
-            "node is equal only to itself. Build the graph where it is used; Function.save and rnn.save write to files."
+            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor can an object that holds it. "
+            "Build the graph in the process that uses it; to write to files, use Function.save or rnn.save."
         )
 
     def __contains__(self, item: Any) -> bool:

@@ -52,7 +52,8 @@ class Differentiable:
         for node in given:
             if not (node.op.is_input or node.op.is_parameter):
                 raise UsageError(
-                    f"inside: {node.describe()} (made at {node.origin}) is neither an Input nor a parameter; list those"
+                    f"inside: {node.describe()} (made at {node.origin}) is neither an Input nor a parameter; "
+                    "list only Inputs and parameters"
                 )
         fed = [input(node.shape, node.dtype, name=node.name) for node in given]
         found = substitute(list(as_nodes(outputs, "inside: outputs")), dict(zip(given, fed, strict=True)))
@@ -96,11 +97,10 @@ class Differentiable:
         return Begun(self, arrays, self._taken())
 
     def _pulled(self, varying: bool) -> tuple[list[Node], list[Node]]:
-        """Returns cotangents, and the gradients of the float inputs."""
         ends = [self.outputs[i] for i in self.float_outputs]
         if not ends or not self.float_inputs:
             raise DifferentiationError(
-                "inside: no output or no input is of floats, so nothing has a derivative"
+                "inside: there is nothing to differentiate; at least one input and one output must be floats"
             )
         cotangents = [self._like(node, varying) for node in ends]
         # An output that is listed twice has two cotangents.
@@ -136,7 +136,7 @@ class Differentiable:
 
 
 class Begun:
-    """A call whose cotangents are not known yet. outputs: its values."""
+    """A call before its backward pass. outputs: its values."""
 
     def __init__(self, of: Differentiable, arrays: Sequence[Any], program: Function | None) -> None:
         self._of, self._program = of, program

@@ -48,7 +48,6 @@ def on_arrays(of: Differentiable) -> Callable[..., tuple[Any, ...]]:
 
 
 def _fitting(inputs: Sequence[Node], arrays: Sequence[Any]) -> list[Any]:
-    """Returns the arrays; raises ShapeError or DtypeError, naming the input, if one does not fit."""
     require_count(inputs, arrays, "array")
     found = [jnp.asarray(array) for array in arrays]
     for node, array in zip(inputs, found, strict=True):
@@ -60,8 +59,8 @@ def _fitting(inputs: Sequence[Node], arrays: Sequence[Any]) -> list[Any]:
                 else ""
             )
             raise DtypeError(
-                f"{who} is {node.dtype}, not {array.dtype}; give array.astype({str(node.dtype)!r}){wide}"
+                f"{who} must be {node.dtype}, not {array.dtype}; pass array.astype({str(node.dtype)!r}){wide}"
             )
         if array.shape != node.shape:
-            raise ShapeError(f"{who} has shape {list(node.shape)}, not {list(array.shape)}")
+            raise ShapeError(f"{who} must have shape {list(node.shape)}, not {list(array.shape)}")
     return found

@@ -28,8 +28,6 @@ def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 class _Call:
-    """One call, which passes data from forward to backward."""
-
     def __init__(self, of: Differentiable, kept: bool) -> None:
         self.of, self.kept = of, kept
         self.begun: Begun | None = None
@@ -101,7 +99,6 @@ def _tensors(arrays: Sequence[Array]) -> tuple[torch.Tensor, ...]:
 
 
 def _require_fit(inputs: Sequence[Node], tensors: Sequence[Any]) -> None:
-    """Raises ShapeError or DtypeError, naming the input, unless each tensor fits."""
     require_count(inputs, tensors, "tensor")
     for node, tensor in zip(inputs, tensors, strict=True):
         who = f"input {node.describe()}"
@@ -110,11 +107,9 @@ def _require_fit(inputs: Sequence[Node], tensors: Sequence[Any]) -> None:
                 f"{who} must be a tensor, not a {type(tensor).__name__}; write torch.as_tensor(...)"
             )
         if tensor.device.type != "cpu":
-            raise DtypeError(
-                f"{who} was given a tensor on {tensor.device}, but is computed on the CPU; give tensor.cpu()"
-            )
+            raise DtypeError(f"{who} must be a tensor on the CPU, not on {tensor.device}; pass tensor.cpu()")
         dtype = str(tensor.dtype).removeprefix("torch.")
         if dtype != str(node.dtype):
-            raise DtypeError(f"{who} is {node.dtype}, not {dtype}; give tensor.to(torch.{node.dtype})")
+            raise DtypeError(f"{who} must be {node.dtype}, not {dtype}; pass tensor.to(torch.{node.dtype})")
         if tuple(tensor.shape) != node.shape:
-            raise ShapeError(f"{who} has shape {list(node.shape)}, not {list(tensor.shape)}")
+            raise ShapeError(f"{who} must have shape {list(node.shape)}, not {list(tensor.shape)}")

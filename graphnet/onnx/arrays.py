@@ -57,7 +57,7 @@ def _constant(call: Call) -> Value:
     ranges = one.ndim == 1 and one.dtype.kind in "iu" and all(map(_is_range, found))
     if ranges and all((other[:2] == one[:2]).all() for other in others):
         return Value(_range(call, one), call.shape)
-    # The same for each case: one of them, which broadcasts.
+    # All cases are equal: store one, which broadcasts.
     key = tuple(slice(0, 1) if isinstance(n, Size) else slice(None) for n in call.shape)
     row = one[key]
     if not all(each[key].shape == row.shape and np.all(each == row) for each in found):
@@ -83,9 +83,9 @@ def _range(call: Call, array: Array) -> str:
 
 def _depends(call: Call) -> UsageError:
     return UsageError(
-        f"export_onnx: the constant {call.node.describe()} (made at {call.node.origin}) depends on the number of cases "
-        "in a way that no file can hold for any number of them; give the nodes of a fixed number, or let an input hold "
-        "it."
+        f"export_onnx: the constant {call.node.describe()} (made at {call.node.origin}) depends on the batch size "
+        "in a way that ONNX cannot express; export with a fixed batch size (pass nodes, not a function), or make it an "
+        "input."
     )
 
 
@@ -130,7 +130,7 @@ def _slice(call: Call) -> str:
         elif isinstance(entry, Size):  # a case, counted from the last
             raise UsageError(
                 f"export_onnx: {call.node.describe()} (made at {call.node.origin}) reads a case whose position "
-                "depends on the number of cases; export the nodes of a fixed number."
+                "depends on the batch size; export with a fixed batch size (pass nodes, not a function)."
             )
         elif entry != (0, size, 1):
             start, stop, step = entry
@@ -143,7 +143,7 @@ def _slice(call: Call) -> str:
 
 
 def _pad(call: Call) -> str:
-    """Pads x with zeros; if its elements are spread out, looks up rows of zeros between its own."""
+    """Pads x with zeros; zeros between its elements are rows that a lookup inserts."""
     x, key, to, shape = (
         call.wide(call.full(), call.dtype),
         call.setting("key"),
@@ -241,7 +241,6 @@ def _matmul(call: Call) -> str:
 
 
 def _index(call: Call, i: int) -> str:
-    """Returns input i, as int64."""
     return call.full(i) if call.input_dtype(i) == INT64 else call.cast(call.full(i), INT64)
 
 
@@ -257,8 +256,8 @@ def _scatter_add(call: Call) -> str:
     length = math.prod(n for n in shape[axis : axis + count] if isinstance(n, int))
     if any(isinstance(n, Size) for n in call.input_shape(1)):
         raise UsageError(
-            f"export_onnx: {call.node.describe()} (made at {call.node.origin}) adds up by an index for each case, "
-            "which is not possible for any number of cases; export the nodes of a fixed number."
+            f"export_onnx: {call.node.describe()} (made at {call.node.origin}) adds rows by an index for each case, "
+            "which needs a fixed batch size; pass nodes, not a function."
         )
     rows = (*shape[:axis], length, *shape[axis + count :])
     zeros = call.say(
@@ -266,7 +265,7 @@ def _scatter_add(call: Call) -> str:
         call.wide(call.number(0), call.dtype),
         call.writer.sizes((*rows[:axis], size, *rows[axis + 1 :])),
     )
-    if 0 in rows:  # ONNX Runtime refuses to scatter nothing
+    if 0 in rows:  # ONNX Runtime raises an error for an empty scatter
         return call.narrow(zeros)
     x, at = call.wide(call.full(), call.dtype), _index(call, 1)
     if count != 1:
@@ -278,7 +277,7 @@ def _scatter_add(call: Call) -> str:
 
 
 def _one_hot(call: Call) -> str:
-    """Looks up the index among all symbols first: one that is too large is an error, not zeros."""
+    """Looks up the index among all symbols first, so that an index out of range is an error, not zeros."""
     symbols = call.writer.constant(np.arange(call.setting("depth")))
     known = call.say("Gather", symbols, _index(call, 0))
     same = call.say("Equal", call.say("Unsqueeze", known, call.integers(-1)), symbols)

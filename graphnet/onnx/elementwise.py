@@ -68,7 +68,7 @@ def _relu(call: Call) -> str:
 
 
 def _softplus(call: Call) -> str:
-    """Some runtimes support Softplus only for float32, though the specification has all floats."""
+    """Some runtimes support Softplus only for float32, although the specification allows all floats."""
     (x,) = call.names
     if call.dtype == np.float32:
         return call.say("Softplus", x)
@@ -106,7 +106,6 @@ def _where(call: Call) -> str:
 
 
 def _cast(call: Call) -> str:
-    """(Results for floats that an integer cannot hold depend on the runtime.)"""
     return call.names[0] if call.input_dtype() == call.dtype else call.cast(call.names[0], call.dtype)
 
 

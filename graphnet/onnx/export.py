@@ -53,7 +53,7 @@ def export_onnx(
     if callable(outputs):
         if inputs is not None:
             raise UsageError(
-                "export_onnx: a function of the number of cases also returns the inputs; leave inputs= out"
+                "export_onnx: if outputs is a function of the batch size, it also returns the inputs; leave inputs= out"
             )
         graph, names = _of_any_number(outputs)
     else:
@@ -62,11 +62,11 @@ def export_onnx(
         graph = fixed(ends, starts)
         if isinstance(inputs, Mapping) and (both := {*inputs} & {*end_names}):
             raise UsageError(
-                f"export_onnx: {min(both)!r} is the name of an input and of an output; give one another"
+                f"export_onnx: {min(both)!r} is the name of both an input and an output; rename one of them"
             )
         names = start_names or [node.name or "input" for node in graph.inputs], end_names
     if not names[1]:
-        raise UsageError("export_onnx: outputs has no node; name one at least")
+        raise UsageError("export_onnx: outputs is empty; pass at least one node")
     _write_all(writer, graph, *names)
     content = writer.file("graph", f"a graph of {len(graph.graph)} nodes", metadata or {})
     try:
@@ -76,11 +76,10 @@ def export_onnx(
 
 
 def _named(nodes: Nodes, argument: str, otherwise: str) -> tuple[tuple[Node, ...], list[str]]:
-    """Returns the nodes and their names in the file."""
     if isinstance(nodes, Mapping):
         wrong = [name for name in nodes if not isinstance(name, str) or not name]
         if wrong:
-            raise UsageError(f"export_onnx: a name among {argument} must be a text, not {wrong[0]!r:.60}")
+            raise UsageError(f"export_onnx: names in {argument} must be str, not {wrong[0]!r:.60}")
         return as_nodes(nodes.values(), argument), list(nodes)
     found = as_nodes(nodes, argument)
     return found, [node.name or otherwise for node in found]
@@ -93,8 +92,8 @@ def _of_any_number(make: Callable[[int], tuple[Nodes, Nodes]]) -> tuple[Traced, 
         made = make(count)
         if not isinstance(made, tuple) or len(made) != 2:
             raise UsageError(
-                f"export_onnx: the function of the number of cases gave {made!r:.60}; it must return outputs and "
-                "inputs, each nodes or nodes by name"
+                f"export_onnx: the function of the batch size returned {made!r:.60}; it must return a tuple of outputs "
+                "and inputs, each a list of nodes or a dict {name: node}"
             )
         ends, end_names = _named(made[0], "outputs", "output")
         starts, start_names = _named(made[1], "inputs", "input")
@@ -104,8 +103,8 @@ def _of_any_number(make: Callable[[int], tuple[Nodes, Nodes]]) -> tuple[Traced, 
     graph = traced(equations)
     if not any(Size(1) in graph.twins.shape(node) for node in graph.inputs):
         raise UsageError(
-            f"export_onnx: the function was called with {CASES[0]} and {CASES[1]} cases, but no input has an axis of "
-            "them; give the nodes themselves"
+            f"export_onnx: the function was called with batch sizes {CASES[0]} and {CASES[1]}, but no input has an "
+            "axis of that size; pass nodes, not a function"
         )
     return graph, names[0]
 

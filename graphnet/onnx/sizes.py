@@ -23,7 +23,7 @@ FOUND_BY_ROWS = frozenset({"number"})
 
 
 REMEDY = (
-    "so the file would not fit any number; export nodes of a fixed one, or equations that do not depend on it"
+    "so one file cannot hold all batch sizes; export with a fixed batch size (pass nodes, not a function)"
 )
 
 
@@ -63,8 +63,8 @@ class Twins:
             for other in rest:
                 if type(node.op) is not type(other.op) or len(node.inputs) != len(other.inputs):
                     raise UsageError(
-                        f"export_onnx: {node.describe()} (made at {node.origin}) is computed otherwise with another "
-                        f"number of cases ({other.describe()}), {REMEDY}"
+                        f"export_onnx: {node.describe()} (made at {node.origin}) is computed in another way for "
+                        f"another batch size ({other.describe()}), {REMEDY}"
                     )
             self._of.setdefault(node, twins)
             for name in vars(node.op).keys() - FOUND_BY_ROWS:
@@ -103,7 +103,8 @@ class Twins:
             plus = one - per_case * CASES[0]
             if all(each == plus + per_case * count for each, count in zip(found, CASES, strict=True)):
                 return Size(int(per_case), int(plus))
-        at = ", ".join(f"{each!r:.30} with {count:,}" for each, count in zip(found, CASES, strict=True))
+        at = ", ".join(f"{each!r:.30} for {count:,}" for each, count in zip(found, CASES, strict=True))
         raise UsageError(
-            f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not a + k n, {REMEDY}"
+            f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not linear in the "
+            f"batch size, {REMEDY}"
         )

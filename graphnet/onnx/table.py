@@ -35,9 +35,9 @@ WRITTEN_OUT: frozenset[type[Op]] = frozenset(
 )
 #: Ops that cannot be exported, with the reason and the remedy.
 REFUSED: dict[type[Op], str] = {
-    Random: "is a random draw, which a file cannot repeat: unroll with training=False, or make it an input",
-    Rowwise: "is a loop in Python, which ONNX cannot express: write it with other ops, by `expanded`, or compute it "
-    "outside of the file",
+    Random: "is a random draw, which ONNX cannot repeat: unroll with training=False, or make it an input",
+    Rowwise: "is a loop in Python, which ONNX cannot express: define `expanded`, which computes the value with "
+    "other ops, or compute it outside of the file",
 }
 
 
@@ -52,7 +52,7 @@ def in_known_ops(node: Node) -> Node:
         return rewrite(made, in_known_ops).get(written, written)
     reason = next(
         (why for op, why in REFUSED.items() if issubclass(kind, op)),
-        "is an op that ONNX cannot express: write it in other ops by its method `expanded`, or compute it "
+        "is an op that ONNX cannot express: define `expanded`, which computes the value with other ops, or compute it "
         "outside of the file",
     )
     raise UsageError(f"export_onnx: {node.describe()} (made at {node.origin}), {kind.__name__}, {reason}.")
@@ -63,8 +63,8 @@ def translated(call: Call) -> Value:
     kind, node = type(call.node.op), call.node
     if kind in COMPUTED and UINT64 in (node.dtype, *(x.dtype for x in node.inputs)):
         raise UsageError(
-            f"export_onnx: {node.describe()} (made at {node.origin}) computes with uint64, which runtimes do not; "
-            "cast what it reads, e.g. gn.cast(x, 'int64')."
+            f"export_onnx: {node.describe()} (made at {node.origin}) computes with uint64, which ONNX runtimes do not "
+            "support; cast its inputs, e.g. gn.cast(x, 'int64')."
         )
     if kind in LOOSE:
         return LOOSE[kind](call)

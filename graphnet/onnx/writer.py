@@ -1,4 +1,4 @@
-"""Writer: collects what one file of ONNX is made of."""
+"""Writer: collects the parts of an ONNX file."""
 
 from __future__ import annotations
 

@@ -85,7 +85,6 @@ def diagonal(op: Any, samples: int = 100, seed: int = 0) -> Estimate:
 
 
 def _signs(generator: np.random.Generator, n: int, count: int) -> Array:
-    """Returns (n, count) random signs."""
     return generator.integers(0, 2, (count, n)).T * 2.0 - 1.0
 
 
@@ -103,7 +102,7 @@ def square_operator(function: str, op: Any) -> int:
     shape = getattr(op, "shape", None)
     if not isinstance(shape, tuple) or len(shape) != 2 or not hasattr(op, "__matmul__"):
         raise UsageError(
-            f"{function}: op must be an operator, as gn.linear_operator gives, or a matrix, not {shown(op)}"
+            f"{function}: op must be an operator that gn.linear_operator returns, or a matrix, not {shown(op)}"
         )
     if shape[0] != shape[1] or not shape[0]:
         raise UsageError(
@@ -119,7 +118,7 @@ def products_with(function: str, op: Any, columns: Array) -> Array:
     found = np.asarray(op @ given, np.float64)
     if not np.isfinite(found).all():
         raise GraphnetError(
-            f"{function}: a product with the operator holds NaN or infinities; gn.compile(..., check=True) of the cost "
-            "and its gradient names the node that makes them"
+            f"{function}: a product with the operator contains NaN or infinities. To find the node that causes them, "
+            "compile the cost and its gradient with gn.compile(..., check=True)"
         )
     return found

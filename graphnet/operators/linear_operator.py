@@ -92,8 +92,6 @@ def scipy_linalg(function: str) -> Any:
 
 @cache
 def _operator_class(base: Any) -> Any:
-    """Returns the class of operators, made once SciPy is imported."""
-
     class ParameterOperator(base):  # type: ignore[misc]
         """A matrix of derivatives over the flat vector of parameters, given by its products."""
 
@@ -131,8 +129,6 @@ def _operator_class(base: Any) -> Any:
 
 
 class _Matrix:
-    """One or two compiled functions of directions, at the current parameters and inputs."""
-
     def __init__(
         self,
         kind: str,
@@ -170,8 +166,8 @@ class _Matrix:
             if not isinstance(node, Node) or not node.op.is_input:
                 what = f"{node.describe()} (made at {node.origin})" if isinstance(node, Node) else shown(node)
                 raise UsageError(
-                    f"linear_operator: feed has an array for {what}, which is not an input; its keys are nodes made by "
-                    "gn.input, {u.inputs: x}"
+                    f"linear_operator: feed has an array for {what}, which is not an input; its keys must be nodes "
+                    "made by gn.input, e.g. {u.inputs: x}"
                 )
             own = np.array(as_input(node, array))
             found[node] = place(own, self.backend) if self._apart else own
@@ -184,8 +180,8 @@ class _Matrix:
         if missing:
             names = ", ".join(f"{node.describe()} (made at {node.origin})" for node in missing)
             raise UsageError(
-                f"linear_operator: {self.outputs.describe()} (made at {self.outputs.origin}) depends on {names}; give "
-                "each an array: feed={input: array}"
+                f"linear_operator: {self.outputs.describe()} (made at {self.outputs.origin}) depends on {names}; pass "
+                "an array for each: feed={input: array}"
             )
 
     def arrays(self) -> list[Any]:
@@ -248,7 +244,6 @@ def _holds(node: Node, array: Array) -> bool:
 
 
 def _real(vector: Array) -> Array:
-    """Returns the vector, flat; raises UsageError unless it is of real numbers."""
     if vector.dtype.kind not in "fiub":
         raise UsageError(f"linear_operator: the vector must be of real numbers, not {vector.dtype}")
     return vector.ravel()
@@ -283,18 +278,17 @@ def _require_outputs(kind: str, outputs: Any, parameters: Sequence[Node]) -> Non
     if kind == "fisher" and (outputs.ndim != 1 or not outputs.size):
         raise DifferentiationError(
             f"linear_operator: kind='fisher' needs a loss for each case, (batch,), but {what} has shape "
-            f"{list(outputs.shape)}. Of losses by time step and case take gn.sum(losses, axis=0)."
+            f"{list(outputs.shape)}. For losses of shape (time, batch), pass gn.sum(losses, axis=0)."
         )
     if set(ancestors([outputs])).isdisjoint(parameters):
         names = ", ".join(node.describe() for node in parameters[:3])
         raise UsageError(
             f"linear_operator: {what} depends on none of the parameters, {names}"
-            f"{', ...' if len(parameters) > 3 else ''}; are they another network's?"
+            f"{', ...' if len(parameters) > 3 else ''}; pass the parameters of this network"
         )
 
 
 def _parameters(given: Any) -> list[Node]:
-    """Returns the parameters in order; raises UsageError for other objects and for duplicates."""
     values = (
         list(given.values()) if isinstance(given, Mapping) else [given] if isinstance(given, Node) else given
     )
@@ -302,9 +296,7 @@ def _parameters(given: Any) -> list[Node]:
     for node in found:
         if not isinstance(node, Node) or not node.op.is_parameter:
             what = f"{node.describe()} (made at {node.origin})" if isinstance(node, Node) else shown(node)
-            raise UsageError(
-                f"linear_operator: parameters holds {what}, which is not a node made by gn.parameter"
-            )
+            raise UsageError(f"linear_operator: parameters must hold nodes made by gn.parameter, not {what}")
     if not found or len(set(found)) < len(found):
         twice = next((node for node in found if found.count(node) > 1), None)
         problem = f"{twice.describe()} (made at {twice.origin}) twice" if twice is not None else "nothing"

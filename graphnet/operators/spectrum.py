@@ -61,8 +61,8 @@ def eigenvalues(
     """A v_i = λ_i v_i for the k leading λ: (values, vectors), by Lanczos' method, restarted (SciPy's eigsh, ARPACK)
 
     op: a symmetric gn.linear_operator, SciPy LinearOperator or matrix.
-    k: number of eigenvalues, at most n; 10 by default. which: "largest" (default) gives the largest first; "smallest",
-    the most negative first; "magnitude", the largest |λ| first.
+    k: number of eigenvalues, at most n; 10 by default. which: "largest" (default) for the largest first; "smallest" for
+    the most negative first; "magnitude" for the largest |λ| first.
     tolerance: relative error of the λ; 0 (default) for the rounding of the operator's dtype. iterations: maximum number
     of restarts; None (default) for 10 n. seed: random seed of the initial vector, 0 by default.
     Raises UsageError without SciPy (pip install scipy) and for an operator that is not square; GraphnetError if
@@ -97,8 +97,8 @@ def eigenvalues(
             )
         except linalg.ArpackNoConvergence as error:
             raise GraphnetError(
-                f"eigenvalues: {len(error.eigenvalues)} of {k} have converged; allow more iterations than "
-                f"{10 * n if iterations is None else iterations}, or a larger tolerance than {tolerance:g}"
+                f"eigenvalues: only {len(error.eigenvalues)} of {k} have converged; set iterations to more than "
+                f"{10 * n if iterations is None else iterations}, or tolerance to more than {tolerance:g}"
             ) from None
     keys = {"largest": -values, "smallest": values, "magnitude": -np.abs(values)}
     order = np.argsort(keys[which], kind="stable")[:k]
@@ -149,7 +149,6 @@ def spectral_density(
 
 
 def _points(points: Any) -> int | Array:
-    """Returns the number of points, or the points as an array."""
     if isinstance(points, (bool, int, np.integer)):
         return whole_number("spectral_density: points", points, least=2)
     try:

@@ -129,7 +129,6 @@ def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
 
 
 def _in_chunks(x: Array, axis: int) -> Array:
-    """Returns the sum of each chunk along an axis; the last chunk may be shorter."""
     before, count, after = x.shape[:axis], x.shape[axis] // CHUNK, x.shape[axis + 1 :]
     all_axes = (slice(None),) * axis
     whole = x[(*all_axes, slice(0, count * CHUNK))].reshape(*before, count, CHUNK, *after).sum(axis=axis + 1)

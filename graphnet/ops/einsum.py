@@ -104,7 +104,7 @@ def _parsed(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
         output = "..." + "".join(sorted(letter for letter in set(every) if every.count(letter) == 1))
     for letter in output.replace(".", ""):
         if output.count(letter) > 1 or letter not in every:
-            why = "stands twice in the result" if letter in every else "of the result is in no operand"
+            why = "appears twice in the result" if letter in every else "of the result is in no operand"
             raise _wrong(f"{letter!r} {why}", subscripts, nodes)
     if broadcast and "..." not in output:
         what = f"'...' stands for {broadcast} axes, which the result must have as well: write '->...{output}'"
@@ -113,7 +113,6 @@ def _parsed(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
 
 
 def _hidden_axes(written: Sequence[str], subscripts: str, nodes: Sequence[Node]) -> list[int]:
-    """Returns the number of axes that the ellipsis of each operand stands for."""
     hidden = []
     for position, (term, node) in enumerate(zip(written, nodes, strict=True), start=1):
         named = len(term.replace(".", ""))
@@ -201,7 +200,7 @@ def _pair(a: Factor, b: Factor, result: str, others: str) -> Factor:
     inner = "".join(label for label in a.labels if label in b.labels and label not in kept)
     batch = "".join(label for label in a.labels if label in b.labels and label in kept)
     left, right = _own(a, b), _own(b, a)
-    # For batches of single rows and columns, a matrix product does not pay.
+    # For batches of single rows and columns, a matrix product is not faster.
     if inner and (left and right if batch else left or right):
         sizes = [*a.sizes(batch + left), *b.sizes(right)]
         product = matmul(_matrices(a, batch, left, inner), _matrices(b, batch, inner, right))
@@ -217,12 +216,10 @@ def _pair(a: Factor, b: Factor, result: str, others: str) -> Factor:
 
 
 def _own(factor: Factor, other: Factor) -> str:
-    """Returns the letters that are not in the other factor."""
     return "".join(label for label in factor.labels if label not in other.labels)
 
 
 def _first_of(factor: Factor, other: Factor, result: str) -> int:
-    """Returns the position in the result of the first letter that only this factor has."""
     return min([result.index(label) for label in _own(factor, other) if label in result], default=len(result))
 
 
@@ -231,14 +228,12 @@ def _sizes_or_ones(factor: Factor, labels: str) -> list[int]:
 
 
 def _matrices(factor: Factor, batch: str, rows: str, columns: str) -> Node:
-    """Returns the factor as a matrix, or as a batch of matrices."""
     node = transpose(factor.node, [factor.labels.index(label) for label in batch + rows + columns])
     sizes = [math.prod(factor.sizes(group)) for group in (batch, rows, columns)]
     return reshape(node, sizes if batch else sizes[1:])
 
 
 def _summed(factor: Factor, kept: Collection[str]) -> Factor:
-    """Sums over all letters that are not kept, in the factor's dtype."""
     axes = tuple(i for i, label in enumerate(factor.labels) if label not in kept)
     if not axes:
         return factor

@@ -47,7 +47,9 @@ def _require_index(op_name: str, index: Node, size: int, inputs: Sequence[Node])
             "'int64') or gn.cast(index, 'int64')." + table_of_inputs(inputs)
         )
     if size == 0 and index.size:
-        raise ShapeError(f"{op_name}: no index can be right: the size is 0." + table_of_inputs(inputs))
+        raise ShapeError(
+            f"{op_name}: no index is valid, since the axis has size 0." + table_of_inputs(inputs)
+        )
 
 
 class Lookup(Op):
@@ -269,8 +271,8 @@ def take_along_axis(x: Any, indices: Any, axis: int) -> Node:
     _require_index("take_along_axis", index, node.shape[axis], inputs)
     if index.ndim != node.ndim:
         raise ShapeError(
-            f"take_along_axis: the indices have {index.ndim} axes, but x has {node.ndim}; give them as many, e.g. "
-            "gn.reshape(indices, ...) with sizes of 1." + table_of_inputs(inputs)
+            f"take_along_axis: the indices have {index.ndim} axes, but x has {node.ndim}; add axes of size 1 to the "
+            "indices, e.g. gn.reshape(indices, ...)." + table_of_inputs(inputs)
         )
     (before, after), (index_before, index_after) = ((n.shape[:axis], n.shape[axis + 1 :]) for n in inputs)
     try:

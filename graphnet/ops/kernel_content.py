@@ -45,7 +45,6 @@ def _described(function: Any, within: list[Any]) -> Any:
 
 
 def _codes(code: types.CodeType) -> list[types.CodeType]:
-    """Returns a code object and those of the functions and comprehensions in it."""
     inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
     return [code, *(found for each in inner for found in _codes(each))]
 

@@ -95,7 +95,7 @@ class Constant(Leaf):
     def forward(self) -> Array:
         return self.value
 
-    # Equal contents make equal constants, so that merging finds them.
+    # Constants with equal contents are equal, so that they are merged.
     def _key(self) -> tuple[Any, ...]:
         return self.value.shape, self.value.dtype.str, self.value.tobytes()
 
@@ -323,7 +323,7 @@ def filled(who: str, number: Any, shape: Shape, dtype: Dtype) -> Node:
         wider = "float64" if dtype == FLOAT32 else "float32"
         raise DtypeError(
             f"{who}: {dtype} cannot hold {shown(held)}; use another dtype, such as {wider!r}. If the dtype is that of "
-            f"a node beside the number, write gn.cast(node, {wider!r})."
+            f"another operand, a node, write gn.cast(node, {wider!r})."
         )
     return (shared(Fill, held, shape, dtype) if held else Fill(held, shape, dtype))()  # as a key, -0.0 is 0.0
 
@@ -334,7 +334,7 @@ def zeros(shape: Shape, dtype: Any) -> Node:
 
 
 def label(x: Any, name: str) -> Node:
-    """y = x under a name; pictures show it as a light grey square.
+    """y = x under a name; pictures show it as a light gray square.
 
     x: node or array. name: the label. It computes nothing and does not change derivatives.
 
@@ -388,7 +388,7 @@ def _holds(dtype: Dtype, number: float | int | bool) -> bool:
 
 def _as_array(array: Any, function: str) -> Array:
     if isinstance(array, Node):
-        raise ValueAccessError(f"gn.{function} takes an array, not the node {array.describe()}")
+        raise ValueAccessError(f"gn.{function}: the value must be an array, not the node {array.describe()}")
     require_unmasked(f"gn.{function}", array)
     try:
         result = np.asarray(array)

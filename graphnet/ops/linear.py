@@ -123,7 +123,6 @@ _SWAPS = {2: Transpose((1, 0)), 3: Transpose((0, 2, 1))}
 
 
 def _T(matrix: Node) -> Node:
-    """Returns the matrix, or each matrix of a batch, transposed."""
     return _SWAPS[matrix.ndim](matrix)
 
 

@@ -30,7 +30,7 @@ __all__ = [
 
 @runtime_checkable
 class SaysHessian(Protocol):
-    """A loss that is convex in the pre-outputs z and gives its Hessian H there, times gC, the slope of the cost."""
+    """A loss that is convex in the pre-outputs z and defines its Hessian H there, times gC, the slope of the cost."""
 
     def curvature_diagonal(self, gC: Node, z: Node, t: Node) -> Node:
         """H's diagonal, of the shape of z."""
@@ -264,13 +264,13 @@ def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
     """
     z, t = as_node(logits), as_node(targets)
     if not z.shape:
-        raise ShapeError("softmax_cross_entropy: logits need an axis of symbols." + table_of_inputs([z]))
+        raise ShapeError("softmax_cross_entropy: logits must have an axis of classes." + table_of_inputs([z]))
     if t.dtype.kind in "iu":
         return shared(SymbolCrossEntropy)(z, t)
     if not is_float(t.dtype):
         raise DtypeError(
-            "softmax_cross_entropy: targets are booleans; give integers (the correct classes) or floats "
-            "(distributions)." + table_of_inputs([z, t])
+            "softmax_cross_entropy: targets must be integers (the correct classes) or floats (distributions), not "
+            "booleans." + table_of_inputs([z, t])
         )
     return shared(SoftmaxCrossEntropy)(z, t)
 

@@ -82,7 +82,9 @@ class RandomSource:
     @state.setter
     def state(self, state: dict[str, int]) -> None:
         if not isinstance(state, Mapping) or state.keys() != {"seed", "draw"}:
-            raise UsageError(f"state must be a dict of seed and draw, as source.state, not {state!r:.60}")
+            raise UsageError(
+                f"state must be a dict with the keys seed and draw, as in source.state, not {state!r:.60}"
+            )
         self.seed, self.draw = (
             whole_number(f"state: {name}", state[name], least=0, most=2**128) for name in ("seed", "draw")
         )

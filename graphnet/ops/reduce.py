@@ -171,8 +171,6 @@ def log_softmax_nodes(x: Node, axis: int) -> Node:
 
 
 class _OverAxis(Op):
-    """Base of the softmax family: one axis, floats."""
-
     axis: int
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
@@ -254,7 +252,7 @@ class LogSumExp(_OverAxis):
         (x,) = inputs
         axis = self.axis
         top = Max((axis,))(x)
-        top = where(equal(top - top, 0), top, 0)  # beside an infinity all other terms vanish
+        top = where(equal(top - top, 0), top, 0)  # if a term is infinite, all others vanish
         return log(Sum((axis,))(exp(x - spread(top, x, (axis,))))) + top
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -266,7 +264,7 @@ class LogSumExp(_OverAxis):
 
     def forward(self, x: Array) -> Array:
         top = x.max(axis=self.axis, keepdims=True)
-        top = np.where(np.isfinite(top), top, 0)  # beside an infinity all other terms vanish
+        top = np.where(np.isfinite(top), top, 0)  # if a term is infinite, all others vanish
         with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
             total = summed(np.exp(x - top), (self.axis,), keepdims=True)
             return np.asarray((np.log(total) + top).squeeze(self.axis))
@@ -282,7 +280,7 @@ class LogSumExp(_OverAxis):
 
 
 def _with_dims(reduced: Node, like: Node, axes: Sequence[int], keepdims: bool) -> Node:
-    if not yes_or_no("keepdims", keepdims, "; several axes are one tuple: axis=(0, 1)"):
+    if not yes_or_no("keepdims", keepdims, "; pass several axes as a tuple: axis=(0, 1)"):
         return reduced
     return reshape(reduced, [1 if i in axes else n for i, n in enumerate(like.shape)])
 

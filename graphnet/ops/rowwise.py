@@ -92,7 +92,7 @@ class Rowwise(Op):
         if "kernel" in vars(cls) and not cls.signature:
             raise UsageError(
                 f"{cls.__name__}: an op with a `kernel` needs a `signature`, such as '... n m -> ...': the axes "
-                "after ... are what the kernel sees."
+                "after ... are those of the kernel's arrays."
             )
 
     @property
@@ -171,7 +171,6 @@ class Rowwise(Op):
         return parse(self.signature).output[:1] == (ROWS,)
 
     def _leading(self, y: Typed) -> int:
-        """Returns the number of axes of y that index its rows."""
         return len(y.shape) - len(parse(self.signature).output) + 1 if self._is_mapped else 0
 
     def _reads_rows(self) -> list[bool]:
@@ -240,7 +239,7 @@ def _compiled_as(function: Callable[..., None], content: str | None) -> Callable
 _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("Cannot modify readonly",),
-        "A kernel writes its output, its first parameter, and scratch memory, and no input.",
+        "A kernel may write only its output, which is its first parameter, and scratch memory; not its inputs.",
     ),
     (
         ("__svml",),
@@ -249,7 +248,7 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("It would call",),
         "Compiled code cannot call Python: no printing, no random numbers, no lists, dictionaries or strings, and only "
-        "those functions of `math` that C has, too (for gamma: exp of lgamma).",
+        "those functions of `math` that C also has (for gamma: exp of lgamma).",
     ),
     (
         ("NRT required", "Only accept returning of array", "NRT_", "_ol_array_allocate"),
@@ -261,7 +260,7 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("to none for",),
-        "A kernel returns nothing: it writes its output, y[i] = ..., or y[()] = ... where y has no axes.",
+        "A kernel must not return a value: it writes its output, y[i] = ..., or y[()] = ... where y has no axes.",
     ),
 )
 _OTHERWISE = "Write it as loops over numbers, in the Python that Numba compiles."
@@ -286,5 +285,5 @@ def refused(name: str, function: Callable[..., Any], error: Exception | str) -> 
     return BackendError(
         f"{name}: its kernel cannot be compiled, at {Origin(code.co_filename, line)}"
         + (f"\n        {text}" if text else "")
-        + f"\n    {'Numba says: ' if isinstance(error, Exception) else ''}{reason[:300]}\n    {remedy}"
+        + f"\n    {'Numba: ' if isinstance(error, Exception) else ''}{reason[:300]}\n    {remedy}"
     )

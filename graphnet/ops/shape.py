@@ -55,7 +55,7 @@ def normalize_axes(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
     several = axes if isinstance(axes, Sequence) else (axes,)
     result = tuple(sorted(normalize_axis(axis, ndim, what) for axis in several))
     if len(set(result)) < len(result):
-        raise ShapeError(f"{what}: axes {axes!r} name an axis twice")
+        raise ShapeError(f"{what}: axes {axes!r} contain an axis twice")
     return result
 
 
@@ -228,7 +228,7 @@ class Pad(Op):
         (x,) = inputs
         if _key_shape(self.key) != x.shape or len(self.key) != len(self.to):
             raise ShapeError(
-                f"Pad: an input of shape {list(_key_shape(self.key))} is needed." + table_of_inputs(inputs)
+                f"Pad: the input must have shape {list(_key_shape(self.key))}." + table_of_inputs(inputs)
             )
         return self.to, x.dtype
 
@@ -289,7 +289,7 @@ class Join(Op):
         dtype = inputs[0].dtype
         if any(node.dtype != dtype for node in inputs):
             raise DtypeError(
-                f"{self.name}: inputs of {sorted({str(n.dtype) for n in inputs})} are joined; cast "
+                f"{self.name}: the inputs have different dtypes, {sorted({str(n.dtype) for n in inputs})}; cast "
                 "them to one dtype with gn.cast." + table_of_inputs(inputs)
             )
         return dtype
@@ -324,7 +324,7 @@ class Concatenate(Join):
             if not _equal_but(node.shape, shape, self.axis):
                 raise ShapeError(
                     f"Concatenate: input {position} is {list(node.shape)}, but apart from axis "
-                    f"{self.axis} it must be like input 1, {list(shape)}." + table_of_inputs(inputs)
+                    f"{self.axis} it must have the shape of input 1, {list(shape)}." + table_of_inputs(inputs)
                 )
         total = sum(node.shape[self.axis] for node in inputs)
         return (*shape[: self.axis], total, *shape[self.axis + 1 :]), dtype
@@ -535,7 +535,6 @@ def pad(x: Any, widths: Any, value: float = 0) -> Node:
 
 
 def _pad_widths(widths: Any, x: Node) -> list[tuple[int, int]]:
-    """Returns (before, after) for each axis."""
     try:
         given = np.asarray(widths)
         pairs = np.broadcast_to(given, (x.ndim, 2)).tolist()

@@ -52,7 +52,8 @@ class Surrogate(Label):
         found = self.convex(*y.inputs[1:])
         if not isinstance(found, Node):
             raise ValueAccessError(
-                f"with_surrogate: the surrogate of {y.describe()} (made at {y.origin}) gave {found!r:.60}, not a node"
+                f"with_surrogate: the surrogate of {y.describe()} (made at {y.origin}) must return a node, not "
+                f"{found!r:.60}"
             )
         if found.shape != y.shape or found.dtype != y.dtype:
             raise ShapeError(
@@ -112,7 +113,7 @@ def with_surrogate(
         if not isinstance(node, Node) or not is_float(node.dtype):
             what = node.describe() if isinstance(node, Node) else f"{node!r:.60}"
             raise DifferentiationError(
-                f"with_surrogate: at must be nodes of floats, where the net ends, not {what}"
+                f"with_surrogate: at must be float nodes, the outputs of the network, not {what}"
             )
     if not places:
         raise DifferentiationError(

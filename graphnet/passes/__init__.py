@@ -92,7 +92,7 @@ class PassReport(NamedTuple):
     seconds: float
 
 
-# Merging first makes the others' work smaller; simplifying and stacking make new equal nodes, so it runs again.
+# Merging first makes the graph smaller. Simplifying and stacking create equal nodes, so merging runs again.
 DEFAULT: tuple[Pass, ...] = (
     Pass("prune", prune),
     Pass("merge", merge),
@@ -183,8 +183,8 @@ def stages(
         name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")
         if not isinstance(after, Graph):
             raise UsageError(
-                f"the pass {name} returned a {type(after).__name__}; a pass must return a Graph. If there is nothing "
-                "to do, return the argument."
+                f"the pass {name} returned a {type(after).__name__}; a pass must return a Graph. If it changes "
+                "nothing, return the argument."
             )
         yield Stage(name, graph, after, time.perf_counter() - start)
         graph = after
@@ -203,7 +203,7 @@ def optimize(
     (1, 11)
     """
     reports = []
-    # Memory of nodes that are freed in between is taken again in no order, and all later sweeps wait for caches: free
+    # Memory of nodes that are freed in between is reused in random order, so all later sweeps wait for caches: free
     # them at the end.
     kept = []
     for stage in stages(graph, passes, has):

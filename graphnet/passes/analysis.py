@@ -81,7 +81,7 @@ def _replaced(
 ) -> Mapping[Node, Node] | None:
     """Maps each node to its replacement, in the order of the graph; nodes on which a group depends come first.
 
-    None where groups wait for each other.
+    None if groups depend on each other.
     """
     group_of = {node: group for group in groups for node in group}
     done: dict[Node, Node] = {}
@@ -119,7 +119,7 @@ def _replaced(
 
 
 def _stuck(graph: Graph, groups: Sequence[list[Node]]) -> list[int]:
-    """The groups that would wait for each other, or for such, by their places in the list."""
+    """Indices of groups that depend on each other, or on such groups."""
     group_of = {node: g for g, group in enumerate(groups) for node in group}
     order = graph.order
     # Units by number: groups first, then nodes.

@@ -47,7 +47,7 @@ def batch(graph: Graph) -> Graph:
 
 
 def _whole(nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
-    """The nodes joined along the first axis, in shape `to`, made from whole arrays; None if not so."""
+    """The nodes joined along the first axis, in shape `to`, computed from whole arrays; None if not possible."""
     first = nodes[0]
     match first.op:
         case Slice():
@@ -66,7 +66,6 @@ def _whole(nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> N
 
 
 def _once(op: Op, nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
-    """The op on the whole of each operand, if it is that of all nodes."""
     first = nodes[0]
     if any(x.op != op or x not in single or len(x.inputs) != len(first.inputs) for x in nodes):
         return None

@@ -93,7 +93,7 @@ class _Chunks:
         return _total(terms) if len(terms) > 1 else node
 
     def _chunk(self, x: Node, start: int, stop: int) -> Node | None:
-        """Rows start ... stop - 1; None where an input of a join would be cut in two."""
+        """Rows start ... stop - 1; None if this would split an input of a join."""
         if x.op.joins_along != 0:
             return slice_along(x, 0, (start, stop, 1))
         found = inputs_between(x, start, stop)
@@ -101,7 +101,7 @@ class _Chunks:
 
 
 def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[int, int]]]:
-    """Products of many rows whose readers each want some of them; the chunks that cut no reader's rows in two."""
+    """Products of many rows of which each reader uses some, with chunks that do not split a reader's rows."""
     long = {n for n in graph.order if n.op.is_product and n.ndim == 2 and n.shape[0] >= 2 * rows}
     readers: dict[Node, list[Node]] = {node: [] for node in long.difference(graph.outputs)}
     for node in graph.order if readers else ():
@@ -121,7 +121,6 @@ def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[in
 
 
 def _rows_read(reader: Node) -> tuple[int, int] | None:
-    """Range of rows that a slice reads; None for other readers."""
     match reader.op:
         case Slice(key=((start, stop, 1), *_)) if start < stop:
             return start, stop
@@ -129,7 +128,6 @@ def _rows_read(reader: Node) -> tuple[int, int] | None:
 
 
 def _chunks(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
-    """Boundaries of chunks of about this number of rows, at the given edges."""
     first, total = edges[0], max(1, edges[-1] - edges[0])
     count = max(1, total // rows)
     cuts = [first]
@@ -155,7 +153,7 @@ def _added_up(node: Node) -> tuple[Node, ...] | None:
 
 
 def _total(terms: Sequence[Node]) -> Node:
-    """Σ terms, each added as soon as it is there; chunks of many, since rounding takes more from a longer chain."""
+    """Σ terms, each added as soon as it is computed; in chunks, since long chains have larger rounding errors."""
     if len(terms) > CHUNK:
         some = -(-len(terms) // CHUNK)
         terms = [_total(terms[i : i + some]) for i in range(0, len(terms), some)]
@@ -163,7 +161,6 @@ def _total(terms: Sequence[Node]) -> Node:
 
 
 def _of_rows(node: Node, rows: Sequence[Node]) -> Node:
-    """The sum over other rows."""
     match node.op, *rows:
         case Sum() as op, x:
             return op(x)

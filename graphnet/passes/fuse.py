@@ -68,7 +68,7 @@ def is_fusable(node: Node) -> bool:
 
 
 def _flows(source: Node, node: Node) -> bool:
-    """True if an element of the node needs just that element of the source (both fusable)."""
+    """True if an element of the node needs only that element of the source (both fusable)."""
     return source.shape == node.shape and node.op.is_elementwise
 
 
@@ -176,13 +176,13 @@ def _levels(graph: Graph, reads: _Reads) -> list[int]:
 
 
 def _sunk(graph: Graph, reads: _Reads, level: Sequence[int]) -> list[int]:
-    """Nodes that are computed again in each group that reads them: how many such follow each other from here on."""
+    """For nodes that each reading group computes again: length of the chain of such nodes from here on."""
     sunk = [0] * len(level)
     kept = set(graph.outputs)
     stored = [node in kept for node in graph.order]
 
     def is_read_later(i: int) -> bool:
-        """True if all that read it are loops of a later level, or computed again themselves."""
+        """True if all readers are loops of a later level, or are computed again themselves."""
         own, loops = level[i], reads.loops[i]
         return len(loops) == reads.count[i] and all(sunk[r] or level[r] != own for r in loops)
 
@@ -222,7 +222,7 @@ def _is_cheap(node: Node) -> bool:
 
 
 def _components(reads: _Reads, sunk: Sequence[int], level: Sequence[int]) -> list[int]:
-    """For each node, one that stands for its group; -1 for nodes of none."""
+    """For each node, the representative of its group; -1 for nodes without a group."""
     parent = list(range(len(level)))
 
     def find(i: int) -> int:
@@ -249,7 +249,6 @@ def _components(reads: _Reads, sunk: Sequence[int], level: Sequence[int]) -> lis
 
 
 def _with_sunk(nodes: Sequence[int], reads: _Reads, sunk: Sequence[int]) -> list[int]:
-    """Nodes that a group computes: its own, and those that it recomputes."""
     computed = set(nodes)
     pending = list(nodes)
     while pending:
@@ -295,7 +294,7 @@ def _with_reductions(graph: Graph, group: Group) -> Group:
 
 
 def _last_axes(node: Node) -> tuple[int, ...]:
-    """The axes of a reduction that loops know, if it is over the last ones and not the first, or of a long vector."""
+    """The axes of a reduction that loops support: over the last axes and not the first, or of a long vector."""
     match node.op:
         case Reduction(axes=axes, how=how) if how:
             ndim = node.inputs[0].ndim

@@ -70,9 +70,9 @@ def values_of(graph: Graph, is_passed: Callable[[Node], bool] = lambda node: Fal
 
 
 def _first_of_equals() -> Callable[[Node], Node]:
-    """node, whose inputs are such already -> the first that it was called with of the same op and inputs."""
+    """Returns a function that maps a node to the first one with the same op and inputs. Map its inputs first."""
     first: dict[tuple[int, int, tuple[Node, ...]], Node] = {}
-    # To hash an op's settings takes longer than all else here, and many nodes share one op.
+    # Hashing the settings of an op takes longest here, and many nodes share one op.
     equal: dict[Op, Op] = {}
     known: dict[int, int] = {}
 

@@ -55,7 +55,6 @@ def _key(pad: Node) -> Key:
 
 
 def _first_differing(pads: Sequence[Node]) -> int | None:
-    """The first axis along which the pads have different places."""
     first, *others = map(_key, pads)
     return next((axis for axis, k in enumerate(first) if any(key[axis] != k for key in others)), None)
 
@@ -83,7 +82,7 @@ def _joins(key: Key, at_points: bool, axis: int, found: Sequence[tuple[Piece, No
 
 
 def _layers(found: Sequence[tuple[Piece, Node]]) -> list[list[tuple[Piece, Node]]]:
-    """As few as possible, in each of which no two pieces overlap, from left to right."""
+    """The fewest layers without overlapping pieces, each from left to right."""
     layers: list[list[tuple[Piece, Node]]] = []
     ends: list[tuple[int, int]] = []
     for each in sorted(found, key=lambda one: (one[0].start, one[0].stop)):
@@ -99,7 +98,6 @@ def _layers(found: Sequence[tuple[Piece, Node]]) -> list[list[tuple[Piece, Node]
 
 
 def _joined(pieces: Sequence[Piece], size: int, axis: int, at_points: bool) -> Node:
-    """The pieces along an axis of that size, with zeros between them."""
     nodes = [piece.node for piece in pieces]
     if at_points and len(nodes) == size:
         return stack(nodes, axis)

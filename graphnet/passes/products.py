@@ -41,7 +41,7 @@ def stack_sums(graph: Graph) -> Graph:
     over_time = {p for group in _row_groups(graph) for p in group}
 
     def kind(term: Node) -> str:
-        """Which terms of a sum may be joined: those of one kind; "" for none."""
+        """Kind of a term; terms of one kind may be joined; "" for none."""
         if term not in read_once:
             return ""
         match term:
@@ -110,7 +110,6 @@ def _inner_sums(sums: Sequence[Node], read_once: Container[Node]) -> set[Node]:
 
 
 def _terms(node: Node, absorbed: set[Node]) -> list[tuple[Path, Node]]:
-    """The terms of a sum and of the sums in it, in order."""
     found: list[tuple[Path, Node]] = []
     pending: list[tuple[Path, Node]] = [((i,), x) for i, x in reversed(list(enumerate(node.inputs)))]
     while pending:
@@ -155,7 +154,7 @@ def _is_matrix_product(node: Node) -> bool:
 def _row_groups(graph: Graph) -> list[list[Node]]:
     """Products of one right operand that do not depend on each other.
 
-    Gradients of weights, aᵀ b, are no such rows: a and its neighbours would have to be copied side by side.
+    Gradients of weights, aᵀ b, are excluded: the matrices a would have to be copied side by side.
     """
     varying = varying_nodes(graph)
     by_right: dict[tuple[Node, bool], list[Node]] = defaultdict(list)
@@ -163,7 +162,7 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
         if _is_matrix_product(node) and untransposed(node.inputs[0]) is None:
             by_right[node.inputs[1], node in varying].append(node)
     groups = independent_groups(graph.order, list(by_right.values()))
-    # As other joins have the same rows, and in their order: the rows are then in memory once.
+    # In the order of other joins of the same rows: the rows are then in memory once.
     places = _places(graph)
     result = [rows for group in groups for rows in _rows_by_join(group, places)]
     return [rows for rows in result if len(rows) > 1]
@@ -187,7 +186,6 @@ def _rows_by_join(group: Sequence[Node], places: Mapping[Node, Mapping[int, int]
 
 
 def _place_in_source(x: Node) -> tuple[int, ...]:
-    """Start of a slice; slices of one array are joined in this order."""
     match x.op:
         case Slice(key=key):
             return tuple(k if isinstance(k, int) else k[0] for k in key)
@@ -195,7 +193,7 @@ def _place_in_source(x: Node) -> tuple[int, ...]:
 
 
 def _places(graph: Graph) -> dict[Node, dict[int, int]]:
-    """For each input of joins along the rows: in which of them (by number) it is, and its place there."""
+    """For each input of joins along rows: number of the join -> place in it."""
     places: dict[Node, dict[int, int]] = {}
     joins = [(n, axis) for n in graph.order if (axis := n.op.joins_along) is not None]
     for number, (join, axis) in enumerate(joins):
@@ -230,7 +228,7 @@ def stack_rows(graph: Graph) -> Graph:
 def stack_columns(graph: Graph) -> Graph:
     """a b_1, a b_2, ... = a [b_1 | b_2 | ...], where no b_i depends on another's product.
 
-    Joins of time steps with each other only: their columns are then joined step by step, as sums over rows want them.
+    Joins of time steps with each other only: their columns are then joined step by step, as sums over rows need them.
     graph: the graph to change; the result is a new graph.
 
     >>> x, W = gn.input((2, 3)), [gn.parameter(np.ones((3, 5), np.float32)) for _ in range(4)]

@@ -74,8 +74,8 @@ def _collects(node: Node) -> bool:
 def _leaves(graph: Graph) -> set[Node]:
     """Leaves, and nodes that are computed from them at almost no cost: views, and codes of symbols.
 
-    Each stage computes its own. A bidirectional net reads each code twice, at moments far apart: nothing is kept in
-    between, and the other passes see that it is a code, whose products are lookups.
+    Each stage computes its own: a bidirectional net reads each code twice, at distant moments, and products of codes
+    are then still lookups.
     """
     depth: dict[Node, int] = {}
     for node in graph.order:
@@ -103,7 +103,7 @@ class _Course:
         """Sets moments to those of the user's program. Short chains at both ends move next to the node that they serve:
         a precomputed embedding to its first reader, 1 - y² to y."""
         moment, order, consumers, leaves = self.moment, self.graph.order, self.graph.consumers, self.leaves
-        light: dict[Node, int] = {}  # how many nodes lie behind, down to the leaves
+        light: dict[Node, int] = {}  # number of nodes on the way to the leaves
         for node in order:
             inner = [x for x in node.inputs if x not in leaves]
             if node in leaves or not all(x in moment for x in inner):
@@ -116,7 +116,7 @@ class _Course:
             depth = 1 + max((light.get(x, SHORT) for x in inner), default=0)
             if depth <= SHORT:
                 light[node] = depth
-        ends: dict[Node, int] = {}  # how many nodes follow, up to those that go back
+        ends: dict[Node, int] = {}  # number of nodes up to the backward ones
 
         def move_to_readers(node: Node, readers: list[Node]) -> None:
             moment[node] = max(moment[node], min((moment[r] for r in readers), default=0))
@@ -135,7 +135,7 @@ class _Course:
         for node in reversed(order):
             if node in ends and node in light:
                 move_to_readers(node, [r for r in consumers[node] if r in moment and not _collects(r)])
-        # A sum of many terms, by which nothing was held back, has its value after the last of them.
+        # A sum of many terms delays no other node; its own moment is after its last term.
         for node in order:
             if node in moment:
                 moment[node] = max([moment[node], *(moment[x] for x in node.inputs if x not in leaves)])
@@ -165,7 +165,7 @@ class _Course:
 
     @cached_property
     def _crossing(self) -> list[int]:
-        """Bytes that nodes at or behind each place read from before it, running forward."""
+        """Bytes that nodes at or after each place read from before it, running forward."""
         change = [0] * (len(self._places) + 1)
         for first, last, nbytes in self._spans:
             change[first] += nbytes
@@ -173,7 +173,6 @@ class _Course:
         return list(accumulate(change))[:-1]
 
     def _crossing_any(self, places: Sequence[int]) -> int:
-        """Bytes that cross one or more of these places (in their order)."""
         return sum(
             nbytes
             for first, last, nbytes in self._spans
@@ -220,7 +219,7 @@ class _Course:
         return min(max(2, round(math.sqrt((self._kept[-1] + going_back) / more) / 4)), len(least))
 
     def cuts(self, count: int) -> list[int]:
-        """The moments at which the segments 1, 2, ... begin: where little crosses, near an even division."""
+        """The moments at which the segments 1, 2, ... begin: where few bytes cross, near an even division."""
         kept, crossing, places = self._kept, self._crossing, self._places
         total = kept[-1]
         found: list[int] = []
@@ -237,13 +236,10 @@ class _Course:
         return sorted(set(found))
 
     def segments(self, cuts: Sequence[int]) -> dict[Node, int]:
-        """For each node that runs forward, the number of its segment."""
         return {node: bisect_right(cuts, moment) for node, moment in self.moment.items()}
 
 
 class _Stages:
-    """Nodes to recompute, the stage of each node, and the resulting graph."""
-
     def __init__(self, course: _Course, segment: Mapping[Node, int], last: int) -> None:
         self.graph, self.leaves, self.late = course.graph, course.leaves, course.late
         self.segment, self.last = segment, last
@@ -295,12 +291,10 @@ class _Stages:
             self.by_copy.add((x, reader))
 
     def _crosses(self, x: Node) -> bool:
-        """True if a later segment reads x in the forward run."""
         own = self.segment[x]
         return any(self.segment.get(r, own) > own and r not in self.wide for r in self.graph.consumers[x])
 
     def _is_kept(self, x: Node) -> bool:
-        """True for a kept value or a view of one."""
         while x.op.is_view and x.inputs and x not in self.kept:
             x = x.inputs[0]
         return x in self.kept
@@ -432,7 +426,7 @@ class _Builder:
         return self._waiting(self.done[x]) if self.stage[x] < self.now else self.done[x]
 
     def _waiting(self, x: Node) -> Node:
-        """x, but not before the last stage has done its work."""
+        """x, computed only after the last stage."""
         if not self.waits or x.op.everywhere is not None:
             return x
         if x not in self.wrapped:

@@ -184,14 +184,14 @@ def _negative(node: Node) -> Node | None:
 
 
 def _fill_like(node: Node) -> Node | None:
-    """A view of one number everywhere is that number everywhere."""
+    """A view of a constant array is a constant array."""
     (x,) = node.inputs
     number = None if x.op.is_zeros else x.op.everywhere
     return None if number is None else Fill(number, node.shape, node.dtype)()
 
 
 def _before_waiting(node: Node) -> Node | None:
-    """A view of a weight that waits = the view of the weight, which waits: views of one weight are then one node."""
+    """Moves a wait after the view of a weight, so that views of one weight are one node."""
     (x,) = node.inputs
     match x.op:
         case After() as waiting:
@@ -204,7 +204,7 @@ def _before_waiting(node: Node) -> Node | None:
 
 
 def _moved_inward(node: Node) -> Node | None:
-    """Rewrite that holds for every view that only moves elements."""
+    """Rewrite for any view that only moves elements."""
     number = _fill_like(node)
     return _before_waiting(node) if number is None else number
 
@@ -240,7 +240,7 @@ def _broadcast(node: Node) -> Node | None:
 
 
 def _sum(node: Node) -> Node | None:
-    """Over axes of size 1, nothing is added up."""
+    """A sum over axes of size 1 is a reshape."""
     (x,) = node.inputs
     match node.op:
         case Sum(axes=axes) if all(x.shape[axis] == 1 for axis in axes):

@@ -40,7 +40,7 @@ def unstack(graph: Graph, segment: Mapping[Node, int]) -> Graph:
 
 
 class _Chunks:
-    """Rows of x without computing all of x, for nodes computed from a stack by row-wise ops."""
+    """Computes rows of x without all of x, for nodes computed from a stack by row-wise ops."""
 
     def __init__(self, segment: Mapping[Node, int]) -> None:
         self._segment = segment
@@ -66,7 +66,6 @@ class _Chunks:
             self._edges[node], self._depth[node] = _edges(node, self._edges[sources[0]], offset), depth
 
     def without_stack(self, node: Node) -> Node:
-        """The node itself, or the same made of chunks."""
         edges = self._edges.get(node.inputs[0]) if node.inputs else None
         if edges is None or len(edges) < 3:
             return node

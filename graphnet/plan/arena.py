@@ -82,7 +82,7 @@ def _rounded(nbytes: int) -> int:
 
 
 class _FreeList:
-    """Holes, by size; neighbours are joined."""
+    """Free memory by size; adjacent pieces are merged."""
 
     def __init__(self) -> None:
         self._starts: dict[int, int] = {}  # start -> size
@@ -102,7 +102,6 @@ class _FreeList:
         bisect.insort(self._sizes, (size, start))
 
     def take(self, size: int) -> int | None:
-        """The start of the smallest hole that is large enough."""
         at = bisect.bisect_left(self._sizes, (size, -1))
         while at < len(self._sizes):
             held, start = self._sizes.pop(at)

@@ -44,7 +44,7 @@ def is_along_reduced(loop: Loop, kept: Strides, reduced: Strides) -> bool:
 def joined(
     axes: Sequence[int], shape: Sequence[int], tables: Sequence[Sequence[int | None]]
 ) -> list[tuple[int, tuple[int | None, ...]]]:
-    """(size, stride of each operand) of the axes, those of size 1 dropped, neighbours joined."""
+    """(size, stride of each operand) of the axes, without those of size 1; adjacent axes are merged."""
     found: list[tuple[int, tuple[int | None, ...]]] = []
     for axis in axes:
         size = shape[axis]

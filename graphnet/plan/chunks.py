@@ -48,8 +48,6 @@ def _kept(reduction: LoopReduction) -> Dtype:
 
 
 def _part(loop: Loop, range_: tuple[int, int], shape: tuple[int, ...], targets: Sequence[View]) -> Loop:
-    """The loop over part of the vector, in rows of this shape."""
-
     def seen(view: View) -> View:
         (step,) = view.strides
         strides = (step,) if len(shape) == 1 else (step * shape[1], step)

@@ -31,7 +31,7 @@ __all__ = [
 class Access(NamedTuple):
     """A view that is read or written. by_rows: row i of the instruction touches row i of the view and no other.
 
-    Instructions work it out from their views, so that it cannot be said wrongly: cores that divide rows rely on it.
+    Instructions compute it from their views, so that it is always correct: cores that divide rows rely on it.
     """
 
     view: View
@@ -91,7 +91,7 @@ class Instruction(ABC):
 class LoopReduction(NamedTuple):
     """Reduction over the loop's `reduced` axes: "sum", "max" or "min", the number of the value, the destination.
 
-    Sums of floats are kept in double precision until they are stored, whatever the dtype of the value or the view.
+    Sums of floats are kept in double precision until they are stored, for any dtype of the value or the view.
     """
 
     how: str
@@ -230,9 +230,9 @@ class Host(Instruction):
 
 @dataclass(eq=False)
 class KernelCall(Host):
-    """The op's own kernel, for each row. A back end that has no code of it calls `forward`, as of any host call.
+    """The op's own kernel, for each row. A back end without code for it calls `forward`, as for any host call.
 
-    Cores lie in one piece: `lowering` sees to that.
+    The arrays of each row are contiguous, as `lowering` guarantees.
     """
 
     layout: RowLayout
@@ -256,9 +256,9 @@ class KernelCall(Host):
 
 
 def by_rows(view: View, shape: Shape, own: bool) -> View | None:
-    """The view as rows, each of them in one piece; None where that cannot be.
+    """The view as rows, each of them contiguous; None if not possible.
 
-    own: they are rows of it; else each of them is all of it.
+    own: True for rows of the view; False if each row is the whole view.
     """
     found = view.reshaped(shape) if own else view.broadcast(shape)
     if found is None or not found.size:
@@ -267,7 +267,7 @@ def by_rows(view: View, shape: Shape, own: bool) -> View | None:
 
 
 def _moves(view: View) -> bool:
-    """True if the next row is another part of memory."""
+    """True if rows are different parts of memory."""
     return bool(view.shape) and view.strides[0] != 0
 
 

@@ -39,7 +39,6 @@ def _kind(step: Instruction) -> str:
 
 
 def _purpose(step: Instruction) -> str:
-    """Node that the instruction computes, its scope, and the user's source line."""
     if not step.nodes:
         return ""
     node = step.nodes[-1]
@@ -53,8 +52,6 @@ def _purpose(step: Instruction) -> str:
 
 
 class _Names:
-    """Numbers for buffers, in the order in which they appear."""
-
     def __init__(self) -> None:
         self.number: dict[Buffer, int] = {}
 
@@ -82,7 +79,6 @@ class _Names:
         return self.loop(step)
 
     def loop(self, step: Loop) -> str:
-        """Computation at each point of the loop, and the views that store it."""
         values = [self.load(load) for load in step.loads]
         parts: list[str] = []
         for inner in step.steps:

@@ -75,8 +75,8 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
     for node in graph.order:
         if node.size > LARGEST:
             raise NotEnoughMemoryError(
-                f"{node.describe()} (made at {node.origin}) has {node.size:.3g} elements; no more than {LARGEST:.3g} "
-                "can be computed. Make its shape smaller."
+                f"{node.describe()} (made at {node.origin}) has {node.size:.3g} elements; the maximum is "
+                f"{LARGEST:.3g}. Make its shape smaller."
             )
     with collector_paused():
         if updated is None:
@@ -147,7 +147,6 @@ class _Lowering:
                 self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
 
     def _own(self, node: Node) -> View:
-        """The view that the node's value is written to."""
         view = self.placed.get(node)
         if view is None:
             view = Buffer(node.size, node.dtype).whole(node.shape)
@@ -185,14 +184,14 @@ class _Lowering:
                 self._single(unit.nodes[0])
             counts[unit.phase] = len(self.instructions)
         results = list(map(self.view, self.graph.outputs))
-        # Were something fixed to come after something that varies, all would have to be computed each time.
+        # If a fixed part came after a varying one, everything would have to be computed each time.
         fixed = max(counts[:2]) if counts[2] and ascending else 0
         return Lowered(
             self.graph, self.instructions, self.views, self.copied_leaves, counts[0], results, fixed
         )
 
     def _single(self, node: Node) -> None:
-        """Lowers one node alone; Python computes ops and dtypes without a primitive."""
+        """Lowers one node; ops and dtypes without a primitive run in Python."""
         if not node.size:
             self._own(node)
             return
@@ -262,7 +261,6 @@ class _Lowering:
         self._copy(node, x, source, target.sliced(key))
 
     def _products(self, node: Node) -> None:
-        """One of matrices, or one for each of a batch."""
         a, b = map(self.view, node.inputs)
         c = self._own(node)
         if node.ndim == 2:
@@ -302,7 +300,7 @@ class _Lowering:
             self._copy(node, node, target.buffer.whole(node.shape), own)
 
     def _reshaped(self, node: Node, x: Node, shape: Shape) -> View:
-        """x in another shape, of contiguous rows: a copy that the node makes, if need be."""
+        """x in another shape, with contiguous rows; copied if necessary."""
         source = self.view(x)
         found = source.reshaped(shape)
         if found is None or (len(shape) > 1 and found.strides[-1] != 1 and found.size):
@@ -321,7 +319,7 @@ class _Lowering:
         )  # fmt: skip
 
     def _wide_sum(self, node: Node) -> None:
-        """Adds WIDEST terms at a time to a total, and starts a new total after WIDEST of these, to limit rounding."""
+        """Adds WIDEST terms at a time, and starts a new total after WIDEST additions, to limit rounding errors."""
         target = self._own(node)
         if not node.size:
             return
@@ -386,11 +384,10 @@ class _Lowering:
                     stores.append((body.number[node], view))
         axes = next((op.axes for op in reductions.values()), ())
         loop = Loop(group.nodes, computed[-1].shape, body.loads, body.steps, stores, axes, combined)
-        if any(access.view.size for access in loop.writes):  # a sum of nothing is something
+        if any(access.view.size for access in loop.writes):  # an empty sum has a value
             self.instructions += in_chunks(loop)
 
     def _load(self, node: Node, own: set[Node], body: _Body) -> None:
-        """Load of a node from memory, in a loop."""
         if isinstance(node.op, Lookup):
             body.load(node, self._lookup(node, node.op))
             return
@@ -406,7 +403,6 @@ class _Lowering:
         return Load(op.load(*node.inputs), self.view(table[0]) if table else None, at, node.dtype, size)
 
     def _compute(self, node: Node, body: _Body) -> None:
-        """Adds the numbers that the node reads, and its result, after all loads."""
         for x in node.inputs if isinstance(node.op, Elementwise) else ():
             if x not in body.number:
                 body.number[x] = body.step(_number(self.numbers[x], x.dtype))
@@ -439,5 +435,4 @@ class _Body:
 
 
 def _number(number: float | int | bool, dtype: Dtype) -> Step:
-    """The number as a step without sources."""
     return Step(repr(np.asarray(number, dtype).item()), dtype, ())

@@ -46,7 +46,6 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
 
 
 def _heights(joins: Sequence[Node]) -> dict[Node, int]:
-    """Nesting depth of joins below each join."""
     height: dict[Node, int] = {}
     for join in joins:
         height[join] = 1 + max((height.get(x, 0) for x in join.inputs), default=0)
@@ -54,7 +53,7 @@ def _heights(joins: Sequence[Node]) -> dict[Node, int]:
 
 
 def _lies_already(join: Node, result: Placement) -> bool:
-    """True if other joins have placed the inputs just as this join needs them; it is then a view."""
+    """True if the inputs already have the places that this join needs; it is then a view."""
     match join.op:
         case Concatenate(axis=0):
             pass
@@ -95,7 +94,7 @@ def _place_chains(joins: Sequence[Node], is_placeable: Callable[[Node], bool], r
         links: list[Link] = [x if is_placeable(x) else (join, i) for i, x in enumerate(join.inputs)]
         taken = [each in follower or each in leader for each in links]
         if 2 * sum(taken) < len(links):
-            # They would tie two buffers together that need not live together.
+            # They would join two buffers that need not exist at the same time.
             links = [(join, i) if t else each for i, (each, t) in enumerate(zip(links, taken, strict=True))]
         if not any(isinstance(each, Node) for each in links) or len(set(links)) < len(links):
             continue
@@ -121,7 +120,7 @@ def _place_chains(joins: Sequence[Node], is_placeable: Callable[[Node], bool], r
 
 
 def _leads_to(link: Link, goal: Link, follower: Mapping[Link, Link]) -> bool:
-    """True if the goal comes somewhere behind the link: joining them the other way would make a ring."""
+    """True if the goal follows the link: joining them in reverse would make a cycle."""
     while link in follower:
         link = follower[link]
         if link == goal:
@@ -136,7 +135,6 @@ def _lay_out(
     leader: Mapping[Link, Link],
     at: dict[Link, tuple[Buffer, int]],
 ) -> None:
-    """Gives each link of the chain that `link` is in its offset in one buffer."""
     first = link
     while first in leader:
         first = leader[first]

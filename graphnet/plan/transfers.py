@@ -15,7 +15,7 @@ __all__ = ["in_one_piece"]
 
 def in_one_piece(lowered: Lowered) -> Lowered:
     """Lowered program for a back end with its own memory: transferred values, and values that Python reads or makes,
-    are contiguous. An instruction copies a value that lies between others.
+    are contiguous. An instruction copies other values.
     """
     views = dict(lowered.views)
     before: list[Instruction] = []

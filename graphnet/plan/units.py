@@ -39,7 +39,6 @@ class WorkUnit:
         return self.phase, self.waits, self._first_read() if product else self.position, self.position
 
     def _first_read(self) -> int:
-        """The position of the first that reads it, also through views."""
         first, pending = None, list(self.then)
         while pending:
             reader = pending.pop()
@@ -101,7 +100,7 @@ def in_order(graph: Graph, home: Mapping[Node, WorkUnit]) -> list[WorkUnit]:
 
 
 def _adds_up(node: Node) -> bool:
-    """True for sums and joins: these run as soon as they can, while their operands are in the caches."""
+    """True for sums and joins, which run as early as possible, while their operands are cached."""
     match node.op:
         case MatMul():
             return isinstance(node.inputs[0].op, Transpose)

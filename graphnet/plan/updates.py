@@ -68,7 +68,6 @@ def _saved(instructions: list[Instruction], node: Node, view: View) -> View:
 
 
 def _is_free(instructions: Sequence[Instruction], view: View, place: View) -> bool:
-    """True if the new value can be computed in place of the old one."""
     buffer = view.buffer
     if buffer.leaf is not None or not view.fills_buffer:
         return False
@@ -94,8 +93,6 @@ def _is_free(instructions: Sequence[Instruction], view: View, place: View) -> bo
 
 
 def _move(instructions: list[Instruction], buffer: Buffer, to: Buffer) -> None:
-    """Moves all values of one buffer to another."""
-
     def moved(view: View) -> View:
         return replace(view, buffer=to) if view.buffer is buffer else view
 

@@ -114,7 +114,7 @@ class View:
         """The same elements in another shape; None if strides cannot express it."""
         if self.is_contiguous or self.size == 0:
             return View(self.buffer, self.offset, to, contiguous_strides(to))
-        # Runs of axes that lie one in the other, as in one piece of memory; each must be covered by whole
+        # Runs of axes that are nested, as in one piece of memory; each must be covered by whole
         # axes of the new shape.
         runs: list[tuple[int, int]] = []  # (elements, innermost stride)
         for size, stride in zip(self.shape, self.strides, strict=True):

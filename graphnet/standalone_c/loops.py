@@ -1,4 +1,4 @@
-"""Loops as C functions: a nest of counted loops, of which sizes and strides stand in the text."""
+"""Loops as C functions: a nest of counted loops, with sizes and strides as constants."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class _Nest:
         self.found: dict[int, str] = {}
 
     def _used(self) -> set[int]:
-        """The numbers of the values that reach a result."""
         loop = self.loop
         pending = [number for number, _ in loop.stores] + [r.number for r in loop.reductions]
         found: set[int] = set()
@@ -92,13 +91,12 @@ class _Nest:
     # -- lookups -----------------------------------------------------------------------------------------------------
 
     def _variables(self) -> dict[int, str]:
-        """Axis of a loop -> its variable, for lookups."""
         kept = [a for a in range(len(self.loop.shape)) if a not in self.loop.reduced]
         order = [*kept, *self.loop.reduced]
         return {a: axis[0] for a, axis in zip(order, [*self.kept, *self.inner], strict=True)}
 
     def _look_up(self, opened: str | None = None) -> None:
-        """Rows that can be found by now: those whose index depends on no loop that is still to come."""
+        """Looks up the rows whose index depends only on loops that are already open."""
         loop = self.loop
         if not loop.looks_up:
             return

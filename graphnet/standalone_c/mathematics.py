@@ -140,7 +140,7 @@ NEEDS = {
 
 
 def needs(name: str) -> tuple[str, ...]:
-    """Functions that must stand before this one."""
+    """Functions that must precede this one."""
     return NEEDS.get(name, ())
 
 
@@ -171,7 +171,6 @@ def conversion(of: Dtype, to: Dtype) -> tuple[str, str]:
 
 
 def _of_floats(dtype: Dtype) -> dict[str, str]:
-    """The constants of a precision."""
     single = dtype == FLOAT32
     numbers = {
         "low": -104.0 if single else -746.0,

@@ -74,11 +74,11 @@ class Unit:
         return "\n".join([
             f"/* {MADE} */", f"#ifndef {guard}", f"#define {guard}", "", "#include <stdbool.h>", "#include <stdint.h>",
             "", "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
-            f"/* Memory of a run, {bytes_} bytes: one for each run at a time. Nothing in it need be set. */",
+            f"/* Memory of one run, {bytes_} bytes. It needs no initialization; parallel runs need one each. */",
             "typedef struct {", *(pools or ["    char unused;"]), f"}} {self.name}_arena;", "",
             "/* Arrays are row-major, and belong to the caller:", *rows,
-            "   Returns 0, or 1 where an index is out of range; outputs are then as they were. An output may be the",
-            "   very array of an input (a state that is read, then replaced); apart from that no two overlap. */",
+            "   Returns 0, or 1 if an index is out of range; outputs are then unchanged. An output may be the same",
+            "   array as an input (a state that is replaced). Otherwise arrays must not overlap. */",
             f"{self.signature};", "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
         ])  # fmt: skip
 
@@ -160,7 +160,6 @@ class _Writer:
         return Unit(self.name, self.inputs, self.outputs, pools, self.weights, functions, calls)
 
     def _instructions(self) -> list[Instruction]:
-        """Code of all instructions, with copies of inputs and outputs where they are needed."""
         lowered, before = self.lowered, []
         for argument in self.inputs:
             view = lowered.views.get(argument.node)
@@ -236,7 +235,6 @@ class _Writer:
 
 
 def _is_copy(loop: Loop) -> bool:
-    """True for a plain copy of one contiguous piece of memory."""
     if len(loop.loads) != 1 or len(loop.stores) != 1 or loop.steps or loop.reductions or loop.stores[0][0]:
         return False
     load, target = loop.loads[0], loop.stores[0][1]
@@ -248,13 +246,13 @@ def _is_copy(loop: Loop) -> bool:
 
 def _refusal(node: Node) -> BackendError:
     if isinstance(node.op, Rowwise):
-        remedy = "write its value with graphnet's own ops, or leave it out"
+        remedy = "compute the value with graphnet's own ops, or leave the node out"
     elif isinstance(node.op, Elementwise):
         remedy = "give the op a `kernel`"
     else:
         remedy = (
-            "compile with passes=gn.passes.DEFAULT, give an op of yours `expanded`, which writes its value with "
-            "graphnet's own ops, or leave it out"
+            "compile with passes=gn.passes.DEFAULT; for your own op, define `expanded`, which computes the value with "
+            "graphnet's own ops; or leave the node out"
         )
     return BackendError(
         f"this function cannot be exported to C: {node.describe()} (made at {node.origin}) runs the Python rule of "
@@ -271,7 +269,7 @@ def baked(graph: Graph) -> Graph:
 
 
 def baking(passes: Sequence[PassLike]) -> list[PassLike]:
-    """The passes with this one among them: behind those that join weights, before those that make loops."""
+    """The passes with this one inserted: after those that join weights, before those that make loops."""
     found: list[PassLike] = list(passes)
     wants = [isinstance(step, Pass) and bool(step.wants) for step in found]
     found.insert(wants.index(True) if True in wants else len(found), Pass("bake", baked))
@@ -284,8 +282,9 @@ def _replace(node: Node) -> Node:
             return constant(node.value, name=node.name)
         if not node.op.is_input and not isinstance(node.op, (Constant, Fill)):
             raise BackendError(
-                f"this function cannot be exported to C: {node.describe()} (made at {node.origin}) draws random "
-                "numbers, which only Python does. Leave it out (a network: training=False), or make it an input."
+                f"this function cannot be exported to C: {node.describe()} (made at {node.origin}) draws "
+                "random numbers, which is only possible in Python. Leave the node out (in a network: "
+                "training=False), or make it an input."
             )
         return node
     if not all(isinstance(x.op, (Constant, Fill)) for x in node.inputs):

@@ -40,8 +40,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        return "a link that leads in a circle" if error.errno == errno.ELOOP else ""
-    except ValueError:  # no name of any file
+        return "a circular link" if error.errno == errno.ELOOP else ""
+    except ValueError:  # not a valid file name
         return ""
     if stat.S_ISREG(mode):
         return ""
@@ -60,7 +60,7 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
         if stat.S_ISREG(status.st_mode):
             return file.read()
         pieces, size = [], 0
-        while piece := file.read(PIECE):  # how much a pipe holds is seen as it is read
+        while piece := file.read(PIECE):  # the size of a pipe is unknown until it is read
             pieces.append(piece)
             size += len(piece)
             require_memory(size, f"the rest of {path}, after {readable_bytes(size)},", "use a smaller file")
@@ -83,7 +83,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opening a pipe waits for a writer; there may never be one."""
+    """Opens a file; for a pipe, does not wait for a writer."""
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if hasattr(os, "set_blocking"):
         os.set_blocking(descriptor, True)
@@ -109,7 +109,7 @@ def write_whole(
     kind = kind_of(target)
     if kind:  # or a device would be replaced by a file
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
-    # At random: processes of two containers that share the folder may have one number.
+    # Random: processes of two containers that share the folder may have the same process id.
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -132,7 +132,7 @@ def write_whole(
             _sync_folder(target.parent)
         if tidy:
             with contextlib.suppress(OSError):
-                # By the clock that dates the parts, which may be that of a machine elsewhere.
+                # By the clock of the file system, which may be that of another machine.
                 remove_parts(target.parent, glob.escape(target.name), target.stat().st_mtime - STALE)
     finally:  # also after a Ctrl-C
         with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ def write_whole(
 
 
 def _hand_on(old: os.stat_result, descriptor: int) -> None:
-    """Copies owner, group and permissions of another file, as far as the user may set them."""
+    """Copies owner, group and permissions of another file, as far as permitted."""
     if hasattr(os, "fchown"):
         for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
             with contextlib.suppress(OSError):
@@ -162,7 +162,7 @@ def remove_parts(folder: Path, name: str, before: float = math.inf) -> None:
 
 def sync(path: str | os.PathLike[str]) -> None:
     """Flushes a file that others have written to the disk, where it survives a power cut. Raises OSError."""
-    with open(path, "r+b") as file:  # Windows syncs no file that is open for reading only
+    with open(path, "r+b") as file:  # Windows cannot sync a file that is open only for reading
         os.fsync(file.fileno())
     _sync_folder(Path(os.path.realpath(path)).parent)
 
@@ -200,7 +200,7 @@ class Lock:
             self._descriptor = descriptor
 
     def release(self) -> None:
-        # Removed before it is given back, or another's could be.
+        # Removed before unlocking, or another process's lock could be removed.
         if _is_at(self._descriptor, self._path):
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -217,7 +217,7 @@ def lock_file(descriptor: int, wait: bool = False) -> None:
     except ImportError:  # Windows
         import msvcrt
 
-        # A byte beyond the end of any file: readers are not locked out.
+        # A byte beyond the end of any file, so that readers are not blocked.
         os.lseek(descriptor, 2**62, os.SEEK_SET)
         how = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK  # type: ignore[attr-defined,unused-ignore]
         while True:
@@ -232,14 +232,14 @@ def lock_file(descriptor: int, wait: bool = False) -> None:
 
 
 def _open_locked(lock: Path) -> int:
-    """The lock's descriptor. Tries again if the last owner removed the file after it was opened here."""
+    """Descriptor of the lock. Retries if its last owner removed the file after it was opened here."""
     how = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     while True:
         descriptor = os.open(lock, how, 0o600)
         try:
             lock_file(descriptor)
             if os.fstat(descriptor).st_size:  # locks are empty, and are removed at the end
-                raise FileExistsError(errno.EEXIST, f"{lock.name} there is a file, not a lock")
+                raise FileExistsError(errno.EEXIST, f"{lock.name} is a file with content, not a lock")
             if _is_at(descriptor, lock):
                 return descriptor
         except BaseException:
@@ -249,7 +249,6 @@ def _open_locked(lock: Path) -> int:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """True if the open file is the one that has this name now."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:
@@ -257,7 +256,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the rename itself durable, where the system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

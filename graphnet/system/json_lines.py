@@ -28,10 +28,10 @@ def append_row(path: str | os.PathLike[str], row: Mapping[str, Any]) -> None:
     """
     line = json.dumps(row).encode() + b"\n"
     with open(path, "a+b", buffering=0) as file:
-        if not file.seekable():  # a pipe or a terminal holds no lines to heal
+        if not file.seekable():  # a pipe or a terminal has no lines to repair
             _write(file, line)
             return
-        with contextlib.suppress(OSError):  # where files have no locks a row is whole all the same
+        with contextlib.suppress(OSError):  # without locks, a row is still written at once
             lock_file(file.fileno(), wait=True)
         size = _healed(file)
         try:
@@ -53,7 +53,7 @@ def read_rows(path: str | os.PathLike[str], error: type[GraphnetError], name: st
     except OSError as problem:
         raise error(f"{name} cannot be read: {problem.strerror or problem}.") from None
     if not content and kind_of(path) == "a pipe":
-        raise error(f"{name} is a pipe that nothing was written to.")
+        raise error(f"{name} is a pipe without data.")
     return list(_rows(content, error, name))
 
 
@@ -82,7 +82,6 @@ class Tail:
                 anew = False
 
     def _new(self) -> bytes:
-        """Bytes appended since the last look."""
         try:
             with opened(self._path) as file:
                 status = os.fstat(file.fileno())
@@ -91,7 +90,9 @@ class Tail:
                 file.seek(self._end - len(self._last))
                 if file.read(len(self._last)) != self._last:
                     self._end, self._lines, self._last = 0, 0, b""
-                require_memory(status.st_size - self._end, f"reading {self._path}", "it is not that of a run")
+                require_memory(
+                    status.st_size - self._end, f"reading {self._path}", "it is not the file of a run"
+                )
                 file.seek(self._end)
                 return file.read()
         except FileNotFoundError:
@@ -101,7 +102,6 @@ class Tail:
 
 
 def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[Row]:
-    """Each row, except a torn last one."""
     end = 0
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         end += len(line)
@@ -110,7 +110,6 @@ def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[Row
 
 
 def _row(line: bytes, error: type[GraphnetError], name: str, number: int) -> Row:
-    """The row that a line is."""
     try:
         row = read_json(line)
     except ValueError as problem:
@@ -123,8 +122,8 @@ def _row(line: bytes, error: type[GraphnetError], name: str, number: int) -> Row
 
 
 def _is_torn(line: bytes) -> bool:
-    """True for the beginning of a row, or for the bytes that a power cut may leave in its place."""
-    if line.endswith(b"\n") or not line.startswith((b"{", b"\0")):  # whatever else this is, no row was begun
+    """True for an incomplete row, or for zero bytes that a power failure may leave."""
+    if line.endswith(b"\n") or not line.startswith((b"{", b"\0")):  # this is not the beginning of a row
         return False
     try:
         read_json(line)
@@ -134,7 +133,7 @@ def _is_torn(line: bytes) -> bool:
 
 
 def _healed(file: io.FileIO) -> int:
-    """The size of the file once its last line is whole."""
+    """Repairs the last line; returns the size of the file."""
     size = file.seek(0, os.SEEK_END)
     if size:
         file.seek(size - 1)
@@ -151,6 +150,5 @@ def _healed(file: io.FileIO) -> int:
 
 
 def _write(file: io.FileIO, line: bytes) -> None:
-    """Writes all bytes, in one write if the disk takes them."""
     while line:
         line = line[file.write(line) or 0 :]

@@ -36,7 +36,7 @@ def available_memory() -> int | None:
 
 def readable_bytes(count: float) -> str:
     """1536 -> '1.5 KiB'."""
-    count = min(count, 1e40)  # a whole number may be more than a float holds
+    count = min(count, 1e40)  # the number may be too large for a float
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -74,7 +74,6 @@ def _of_the_group() -> int | None:
 
 
 def _of_the_process() -> int | None:
-    """Memory left by `ulimit -v`."""
     try:
         import resource
     except ImportError:  # Windows

@@ -29,7 +29,7 @@ def prepare_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, _nothing(number, mode))
     for stream, handler in ((sys.stdout, ESCAPE), (sys.stderr, "backslashreplace")):
-        # A chosen `replace` or `ignore` is kept.
+        # A handler that the user chose, `replace` or `ignore`, is kept.
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors=handler)
     _escaped.clear()
@@ -38,11 +38,11 @@ def prepare_streams() -> None:
 def what_was_escaped() -> str:
     """A sentence if standard output could not hold all that was written to it since `prepare_streams`; else empty."""
     encoding = str(getattr(sys.stdout, "encoding", ""))
-    if not _escaped or encoding.lower().startswith("utf"):  # which holds all but bytes that are no text
+    if not _escaped or encoding.lower().startswith("utf"):  # which can encode all text
         return ""
     return (
-        f"standard output is {encoding}, which cannot hold some of the characters: they were "
-        "written as \\x.., \\u.... (PYTHONIOENCODING=utf-8 keeps them)"
+        f"standard output is {encoding}, which does not have some of the characters: they were "
+        "written as \\x.., \\u.... (to keep them, set PYTHONIOENCODING=utf-8)"
     )
 
 
@@ -58,6 +58,6 @@ codecs.register_error(ESCAPE, _escape)
 def _nothing(number: int, mode: str) -> IO[str]:
     with contextlib.suppress(OSError):
         os.fstat(number)
-        return open(os.devnull, mode, encoding="utf-8")  # the number is another file's by now
+        return open(os.devnull, mode, encoding="utf-8")  # the descriptor may now be another file
     descriptor = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
     return open(descriptor, mode, encoding="utf-8", closefd=False)

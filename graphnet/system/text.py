@@ -30,7 +30,7 @@ def visible(character: str) -> str:
 def shown_on(stream: TextIO, text: str) -> str:
     """The text as this stream is to have it: with control characters visible on a terminal, which would obey them.
 
-    A file or a pipe gets the text as it is.
+    For a file or a pipe, the text is unchanged.
     """
     if text.isprintable() or not stream.isatty():
         return text
@@ -52,7 +52,7 @@ def in_brief(words: object, most: int = 60) -> str:
 
 
 def _is_none(code: int) -> bool:
-    """True for code points that are no characters; XML, and so SVG, forbids some of them."""
+    """True for code points that are not characters; XML, and so SVG, forbids some of them."""
     return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
 
 
@@ -67,21 +67,21 @@ def read_json(text: str | bytes) -> Any:
     content = text if isinstance(text, bytes) else text.encode()
     nested, values = content.count(b"[") + content.count(b"{"), content.count(b",")
     if nested > NESTED or values > VALUES:
-        raise ValueError(f"it has {nested:,} lists and objects with {values:,} values, more than are read")
+        raise ValueError(f"it has {nested:,} lists and objects with {values:,} values, more than are allowed")
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         raise
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
-    except ValueError:  # Python reads no number of more digits
+    except ValueError:  # Python's limit on the digits of a number
         raise ValueError(f"it has a number of more than {sys.get_int_max_str_digits():,} digits") from None
 
 
 def json_for_script(value: Any) -> str:
-    """JSON that may stand in a script element: no name in it can end the element. ValueError for NaN and infinities."""
+    """JSON for a script element: no text in it can end the element. ValueError for NaN and infinities."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text.replace("<", "\\u003c"))
 

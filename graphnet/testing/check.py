@@ -72,36 +72,32 @@ def check_op(
 
 
 def _rules(op: Any) -> frozenset[str]:
-    """Returns the derivative rules that an op defines; all for a function of nodes."""
     if not isinstance(op, Op):
         return RULES
     return frozenset(rule for rule in RULES if getattr(type(op), rule) is not getattr(Op, rule))
 
 
 def _possible(op: Any, name: str, arrays: Sequence[Array], laws: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the laws that the op's rules suffice for; warns of the others."""
     missing = sorted(RULES - _rules(op))
     left_out = [number for number in laws if NEEDS.get(number, frozenset()) & {*missing}]
     y = op(*(input(a.shape, a.dtype) for a in arrays)) if left_out else None
     if y is None or not is_float(y.dtype) or not any(is_float(a.dtype) for a in arrays):
         return laws
-    held = "" if "backward" in missing else "; backward is held against finite differences of forward"
+    held = "" if "backward" in missing else "; backward is compared with finite differences of forward"
     warnings.warn(
         f"check_op: {name} has no {' and no '.join(missing)}, so law{'s' * (len(left_out) > 1)} "
-        f"{', '.join(map(str, left_out))} of it {'are' if len(left_out) > 1 else 'is'} left out{held}",
+        f"{', '.join(map(str, left_out))} {'are' if len(left_out) > 1 else 'is'} not checked{held}",
         stacklevel=3,
     )
     return tuple(number for number in laws if number not in left_out)
 
 
 def _otherwise(op: Rowwise, arrays: Sequence[Array]) -> tuple[Callable[..., Node], str, list[Array]]:
-    """Returns the op applied to views that are not contiguous, its name, and arrays for it."""
     seen, held = seen_otherwise(op, arrays)
     return seen, f"{op.name} of views", held
 
 
 def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:
-    """Raises LawError unless the kernel, from which back ends are compiled, agrees with forward."""
     whole = list(np.broadcast_arrays(*arrays))
     y = np.asarray(op.forward(*whole))
     try:
@@ -116,7 +112,7 @@ def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         point = [a[at].item() for a in whole]
         raise LawError(
-            f"{op.name}: kernel {op.kernel!r} is not forward: at {point} the kernel gives {found[at].item()!r}, "
+            f"{op.name}: kernel {op.kernel!r} differs from forward: at {point} the kernel gives {found[at].item()!r}, "
             f"forward {y[at].item()!r}"
         )
 
@@ -159,7 +155,6 @@ def _check(
 
 
 def _line_of(error: Exception) -> str:
-    """Returns the user's line that raised, for a message; empty if it is the engine's."""
     places = [place for place in passed(error) if not place.file.startswith(_NUMPY)]
     return f"\n    raised at {places[-1]}" if places else ""
 
@@ -215,7 +210,6 @@ def _spelled(axes: Sequence[str], array: Array) -> list[str]:
 
 
 def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) -> None:
-    """Raises LawError unless the op gives float32 for float32, equal to float64 up to rounding."""
     single = [a.astype(FLOAT32) if a.dtype.kind == "f" else a for a in arrays]
     double = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in single]
     results = []
@@ -224,7 +218,7 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
         y = op(*leaves)
         (result,) = compile([y], leaves, backend="numpy", passes=())(*values)
         if result.dtype != y.dtype:
-            raise LawError(f"{name}: law 1: forward gave {result.dtype}, but {y.dtype} was inferred")
+            raise LawError(f"{name}: law 1: forward returned {result.dtype}, but {y.dtype} was inferred")
         _check_derivative_dtypes(name, y, [leaf for leaf in leaves if is_float(leaf.dtype)], _rules(op))
         results.append(result)
     found, expected = results
@@ -239,7 +233,6 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
 
 
 def _check_narrow(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Sequence[int]) -> None:
-    """Checks laws with small integers and booleans, if the op accepts them."""
     for dtype in ("int8", "uint8", "bool"):
         values = [_narrowed(a, dtype) for a in arrays]
         try:
@@ -264,7 +257,6 @@ def _narrowed(array: Array, dtype: str) -> Array:
 
 
 def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node], rules: frozenset[str]) -> None:
-    """Raises LawError unless cotangents have their input's dtype and tangents the output's."""
     if not is_float(y.dtype):
         return
     found: list[tuple[str, Node, Node]] = []
@@ -276,7 +268,7 @@ def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node], rules: 
     for rule, node, derivative in found:
         if derivative.dtype != node.dtype:
             raise LawError(
-                f"{name}: law 1: {rule} gave {derivative.dtype} for {node.describe()}, which is {node.dtype}"
+                f"{name}: law 1: {rule} returned {derivative.dtype} for {node.describe()}, which is {node.dtype}"
             )
 
 
@@ -345,7 +337,7 @@ def _shrink(arrays: Sequence[Array], fails: Callable[[list[Array]], bool], most:
 
 
 def _smaller_or_rounder(arrays: list[Array]) -> Iterator[list[Array]]:
-    # Axes of one size are cut together: they most likely are the same axis of the signature.
+    # Axes of one size are cut together: they are probably the same axis of the signature.
     for size in sorted({n for a in arrays for n in a.shape if n > 1}, reverse=True):
         for smaller in (1, size // 2):
             if smaller < size:

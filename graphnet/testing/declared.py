@@ -59,8 +59,6 @@ def _same(found: Array, expected: Array) -> bool:
 
 
 class _Declared:
-    """A node, its leaves with their arrays, its inputs' arrays, and its value."""
-
     def __init__(
         self, y: Node, leaves: Sequence[Node], arrays: Sequence[Array], inputs: Sequence[Array], value: Array
     ) -> None:
@@ -75,13 +73,13 @@ class _Declared:
         fits = found.shape == expected.shape and found.dtype == self.y.dtype
         self.require(fits, f"{what} has shape {list(found.shape)} and dtype {found.dtype}", remedy)
         (value,) = compile([found], self.leaves, backend="numpy", passes=())(*self.arrays)
-        self.require(_same(value, expected), f"{what} is what forward gives", remedy)
+        self.require(_same(value, expected), f"{what} is equal to the result of forward", remedy)
 
     def expanded(self) -> None:
         found = self.op.expanded(self.y, *self.y.inputs) if self.y.size else None
         if found is not None:
             self._require_value(
-                found, self.value, "`expanded`", "Write the same value with other ops, or return None."
+                found, self.value, "`expanded`", "Compute the same value with other ops, or return None."
             )
 
     def rows(self) -> None:
@@ -113,8 +111,8 @@ class _Declared:
             )
 
     def aligned_axes(self) -> None:
-        """Place i of y must stay if each input is replaced, along its axis, by its place i."""
-        remedy = "Return None for an input whose other places are read as well."
+        """Checks that place i of y is unchanged if each input is reduced to its place i."""
+        remedy = "Return None for an input of which other places are also read."
         for axis, size in enumerate(self.y.shape) if self.y.inputs else ():
             found = self.op.aligned_axes(axis, self.y, *self.y.inputs)
             if found is None:
@@ -173,7 +171,7 @@ class _Declared:
                     )
 
             nothing = forward([np.zeros_like(x) for x in self.inputs])
-            remedy = "Its value for zeros is not 0: leave it out."
+            remedy = "Its value for zeros is not 0: remove `zero_if`."
             self.require(
                 kind in ("first", "rest") or not nothing.any(), f'it declares `zero_if = "{kind}"`', remedy
             )
@@ -183,7 +181,9 @@ class _Declared:
                 apart = self.value + forward(others)
                 close = np.allclose(both, apart, 1e-9, 1e-9, equal_nan=True)
                 self.require(
-                    close, f'it declares `zero_if = "{kind}"`', "f(a + b) is not f(a) + f(b): leave it out."
+                    close,
+                    f'it declares `zero_if = "{kind}"`',
+                    "f(a + b) is not f(a) + f(b): remove `zero_if`.",
                 )
 
     def stops_gradient(self) -> None:
@@ -226,7 +226,7 @@ class _Declared:
                 found = holds()
             except (IndexError, TypeError, ValueError):  # by NumPy, for shapes that do not fit
                 found = False
-            self.require(found, f"it declares `{name} = {says}`", "Leave it out.")
+            self.require(found, f"it declares `{name} = {says}`", "Remove this declaration.")
 
     def _is_elementwise(self) -> bool:
         """True if constant inputs, with the values of one place, give the value of that place everywhere."""

@@ -101,8 +101,8 @@ def _by_python(op: Rowwise, y: Node, arrays: Sequence[Array], unknown: float) ->
             run_rows(op, op.python_kernel, result, arrays, unknown)
         except IndexError as error:
             raise LawError(
-                f"{op.name}: the kernel leaves an array: {error}, {_line_of(op, error)}. Indices go from 0 to the "
-                "size - 1."
+                f"{op.name}: the kernel uses an index outside of an array: {error}, {_line_of(op, error)}. "
+                "Indices go from 0 to the size - 1."
             ) from None
         except OTHER_IN_PYTHON as error:
             if "read-only" in str(error):
@@ -115,7 +115,6 @@ def _by_python(op: Rowwise, y: Node, arrays: Sequence[Array], unknown: float) ->
 
 
 def _line_of(op: Rowwise, error: Exception) -> str:
-    """Returns the line, of the kernel or a function that it calls, that raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     assert frame.lineno is not None
     return f"at {Origin(frame.filename, frame.lineno)}: {linecache.getline(frame.filename, frame.lineno).strip()}"
@@ -134,7 +133,7 @@ def _require_same(op: Rowwise, what: str, found: Array, other: str, expected: Ar
         wrong = ~np.isclose(found, expected, tolerance, tolerance, equal_nan=True) if fits else None
         at = [] if wrong is None else [int(i) for i in np.argwhere(wrong)[0]]
         raise LawError(
-            f"{op.name}: {what} is not what {other} gives, for the kernel at {_place(op)}: "
+            f"{op.name}: {what} differs from {other}, for the kernel at {_place(op)}: "
             + (
                 f"{found[tuple(at)]} and {expected[tuple(at)]} at {at}"
                 if fits

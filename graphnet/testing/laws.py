@@ -191,7 +191,8 @@ def require_close(law: str, what: str, node: Node, found: Array, expected: Array
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
         raise LawError(
-            f"{law}: {what} has shape {list(found.shape)}, but {list(expected.shape)} is right" + _where(node)
+            f"{law}: {what} has shape {list(found.shape)}, but must have {list(expected.shape)}"
+            + _where(node)
         )
     same = found == expected
     if not is_float(expected.dtype):
@@ -227,10 +228,10 @@ def law_1_forward(problem: LawProblem) -> None:
     def observe(i: int, value: Array, seconds: float) -> None:
         node = order[i]
         if not isinstance(value, (np.ndarray, np.generic)):
-            raise LawError(f"law 1: forward gave a {type(value).__name__}, not an array" + _where(node))
+            raise LawError(f"law 1: forward returned a {type(value).__name__}, not an array" + _where(node))
         if value.shape != node.shape or value.dtype != node.dtype:
             raise LawError(
-                f"law 1: forward gave {value.dtype}{list(value.shape)}, but {node.dtype}"
+                f"law 1: forward returned {value.dtype}{list(value.shape)}, but {node.dtype}"
                 f"{list(node.shape)} was inferred" + _where(node)
             )
 
@@ -295,7 +296,7 @@ def law_5_curvature(problem: LawProblem) -> None:
     slopes = problem.slope(gradient(cost, problem.wrt), v)
     for leaf, h, d in zip(problem.wrt, hv, slopes, strict=True):
         require_close("law 5 (Hv = finite difference of the gradient)", "Hv", leaf, h, d, "difference")
-    # The cost is quadratic in the outputs with Hessian diag(w), so G = Jᵀ diag(w) J when linearised at them.
+    # The cost is quadratic in the outputs with Hessian diag(w), so G = Jᵀ diag(w) J when linearized at them.
     tangents = dict(zip(problem.wrt, v, strict=True))
     if not any(leaf in problem.outputs for leaf in problem.wrt):
         gv = problem.run(gauss_newton_product(cost, tangents, at=problem.smooth_outputs))
@@ -326,7 +327,6 @@ def dense_gauss_newton(problem: LawProblem, v: Sequence[Array]) -> list[Array]:
 
 
 def _everything(problem: LawProblem) -> list[Node]:
-    """Returns the outputs and, where they have any, their derivatives."""
     nodes = list(problem.outputs)
     if problem.smooth_outputs and problem.wrt:
         cost = problem.scalar()
@@ -425,7 +425,6 @@ def law_9_edges(problem: LawProblem) -> None:
 
 
 def _with_one(array: Array, value: float) -> Array:
-    """Returns a copy with this value as its middle element."""
     changed = np.array(array, order="C")
     changed.reshape(-1)[array.size // 2] = value
     return changed

@@ -65,7 +65,7 @@ def test_stages_match_the_compilation(function):
     assert len(stages[-1].after) == len(function.graph)
     merge = next(p for p in viz.passes(function) if p.name == "merge")
     before, after = merge.nodes
-    assert repr(merge) == f"<merge: {before} nodes, {before - after} go, 0 come, {after} remain>"
+    assert repr(merge) == f"<merge: {before} nodes, {before - after} removed, 0 added, {after} after>"
 
 
 def test_without_graphviz_a_dump_has_texts_that_can_be_drawn_elsewhere(function, tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def loss_by_calls(runs: Mapping[str, History], least: float | None = None, title
     from viz.charts.figure import Chart
 
     if not runs:
-        raise DrawingError("runs holds nothing to draw: it needs a run by name")
+        raise DrawingError("runs holds nothing to draw: pass a dict {name: run}")
     figure = Chart(7.6, 4.4)
     axes = figure.subplots()
     endings, seen, last = [], [], 1.0
@@ -103,11 +103,11 @@ def arm_movements(
     from viz.charts.figure import Chart
 
     if not shown:
-        raise DrawingError("shown holds nothing to draw: it needs trajectories by name")
+        raise DrawingError("shown holds nothing to draw: pass a dict {name: trajectory}")
     first = next(iter(shown.values()))
     time, batch, _ = first.torques.shape
     if any(each.torques.shape != first.torques.shape for each in shown.values()):
-        raise DrawingError("shown must hold as many movements of as many steps under each name")
+        raise DrawingError("shown must hold trajectories with the same numbers of movements and time steps")
     active = np.zeros((time, batch), bool) if pushed is None else np.asarray(pushed, bool)
     if active.shape != (time, batch):
         raise DrawingError(f"pushed must be {[time, batch]}, not {list(active.shape)}")
@@ -134,7 +134,6 @@ def arm_movements(
 
 
 def _places(arm: Arm, state: Sequence[float]) -> chart.Numbers:
-    """Positions of shoulder, elbow and hand, (3, 2)."""
     theta, both = float(state[0]), float(state[0] + state[1])
     elbow = arm.length1 * np.array([np.cos(theta), np.sin(theta)])
     hand = elbow + arm.length2 * np.array([np.cos(both), np.sin(both)])

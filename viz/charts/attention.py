@@ -40,8 +40,8 @@ def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
         raise DrawingError(f"attention_map: shares must be an array, not {shares!r:.60}.") from None
     if a.ndim != 2 or not a.size:
         raise DrawingError(
-            f"attention_map: shares must be (steps, places) of one case, not {list(a.shape)}; of several take "
-            "shares[:, case]."
+            f"attention_map: shares must be (steps, places) of one case, not {list(a.shape)}; for several cases, "
+            "pass shares[:, case]."
         )
     if not np.isfinite(a).all() or a.min() < -1e-6 or a.max() > 1 + 1e-6:
         raise DrawingError(f"attention_map: shares must be in 0 ... 1, not {a.min():g} ... {a.max():g}.")

@@ -44,7 +44,6 @@ def text_curve(
     columns = width - margin - 1
 
     def dot(p: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Column and row (from the top) of dots."""
         x = (p[:, 0] - left) / (right - left or 1) * (2 * columns - 1)
         y = (high - p[:, 1]) / (high - low or 1) * (4 * height - 1)
         return np.rint(x).astype(np.intp), np.rint(np.clip(y, 0, 4 * height - 1)).astype(np.intp)
@@ -63,7 +62,6 @@ def text_curve(
 
 
 def _by_column(curve: npt.NDArray[Any], left: float, right: float, columns: int) -> npt.NDArray[Any]:
-    """Mean of the points in each column of dots."""
     if not len(curve):
         return curve
     column = np.rint((curve[:, 0] - left) / (right - left or 1) * (columns - 1)).astype(np.intp)
@@ -80,7 +78,7 @@ def _strokes(x: npt.NDArray[np.intp], y: npt.NDArray[np.intp]) -> list[tuple[int
         before = int(y[k - 1])
         for i in range(1, steps + 1):
             here = round(y[k - 1] + (y[k] - y[k - 1]) * i / steps)
-            # Upright between neighbours in time, without the dot that is there already.
+            # Vertical between neighbors in time, without the dot that is already there.
             first, last = (
                 (before + 1, here) if here > before else (here, before - 1) if here < before else (here, here)
             )

@@ -41,8 +41,8 @@ def compare_runs(
     histories: name -> rows, path of a history or of the folder of a run, or the result of a run; see `training_curve`.
     by: horizontal axis, "epoch" (default), "step" for runs whose epochs differ in length, or "seconds" for rows that
     have them. title: title of the chart. log: logarithmic axes, "x", "y" or "xy"; none by default.
-    Without any validation, training is solid. Training is left out if it has another measure than validation, as the
-    loss of a task beside the share of wrong answers.
+    Without any validation, training is solid. Training is left out if it has another measure than validation, such as
+    the loss of a task and the share of wrong answers.
     Raises DrawingError without runs, for a run with nothing to draw, or for runs with different measures.
     Source: Lynge 2016, fig. 5.4.
 
@@ -58,7 +58,7 @@ def compare_runs(
         raise DrawingError(f"log must be one of '', 'x', 'y', 'xy', not {log!r:.60}.")
     if not isinstance(histories, Mapping) or not histories:
         raise DrawingError(
-            "histories: give a mapping of names to histories, e.g. {'GRU': 'runs/gru', 'LSTM': 'runs/lstm'}."
+            "histories must be a dict of histories by name, e.g. {'GRU': 'runs/gru', 'LSTM': 'runs/lstm'}."
         )
     runs = {str(name): rows_of(history, f"histories[{name!r}]") for name, history in histories.items()}
     measures = _measures(runs)
@@ -97,11 +97,12 @@ _Line = tuple[chart.Numbers, chart.Numbers]
 
 
 def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
-    """Measures of all runs; raises DrawingError if they differ."""
     found = {name: each for name, rows in runs.items() if (each := measures_of(rows)).measure}
     if len({each.measure for each in found.values()}) > 1:
         listed = ", ".join(f"{name!r} {each.measure}" for name, each in found.items())
-        raise DrawingError(f"histories are of different measures: {listed}; compare those of one.")
+        raise DrawingError(
+            f"histories have different measures: {listed}; compare histories with the same measure."
+        )
     return next(iter(found.values()), Measures("train_bits", "valid_bits"))
 
 
@@ -132,7 +133,7 @@ def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) 
 def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int, alone: bool) -> Ending:
     """alone: no run has validation, so training is solid."""
     colour = colour_of(number)
-    # Beyond the colours there are, markers tell lines apart.
+    # If there are more lines than colors, markers distinguish them.
     marker = _MARKERS[number // 8 % len(_MARKERS)] if number >= 8 else "."
     if TRAINED in lines:
         x, y = lines[TRAINED]

@@ -68,7 +68,6 @@ def training_curve(history: History) -> Chart:
 
 
 def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """(epoch, value) for each metric of a Trainer."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         measured = row.get("metrics")
@@ -112,7 +111,7 @@ def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
         return
     epochs, costs = np.array(points).T
     best = int(costs.argmin())
-    # In the legend: beside the ring, words would hide one curve or the other.
+    # In the legend: next to the ring, text would hide a curve.
     label = f"validation: best {costs[best]:.3f}, epoch {epochs[best]:g}"
     axes.plot(epochs, costs, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label=label)
     axes.plot(

@@ -23,7 +23,7 @@ LINE = 1
 
 @by_matplotlib()
 def receptive_fields(W: Any, recurrent: Any = None, units: int = 36, title: str | None = None) -> Chart:
-    """Column j of W as an image, for the first `units` units, beside their recurrent weights
+    """Column j of W as an image, for the first `units` units, next to their recurrent weights
 
     W: (pixels, units), of square images, row by row, or (height, width, units). recurrent: (units, units) as in
     h @ recurrent, from the unit of a row to that of a column; None for none. It is drawn transposed: row i, from the
@@ -48,9 +48,11 @@ def receptive_fields(W: Any, recurrent: Any = None, units: int = 36, title: str 
     between = None if recurrent is None else _between(recurrent, every)[:shown, :shown].T
     figure = Chart(SIDE * (1 if between is None else 2) + 0.6, SIDE + 0.5)
     grid = figure.subplots(1, 1 if between is None else 2, squeeze=False)[0]
-    _draw(figure, grid[0], _tiled(fields[:shown]), title or f"what {shown} of {every} hidden units see")
+    _draw(
+        figure, grid[0], _tiled(fields[:shown]), title or f"input weights of {shown} of {every} hidden units"
+    )
     if between is not None:
-        _draw(figure, grid[1], between, "what each (row) hears from each (column)")
+        _draw(figure, grid[1], between, "recurrent weights: to each (row) from each (column)")
     return figure
 
 
@@ -68,7 +70,6 @@ def _between(given: Any, units: int) -> Any:
 
 
 def _tiled(fields: Any) -> Any:
-    """One image of all, in rows, with NaN between them."""
     count, height, width = fields.shape
     columns = math.ceil(math.sqrt(count))
     rows = -(-count // columns)

@@ -49,7 +49,7 @@ class Chart(Figure):
             raise DrawingError(f"path {str(fname)!r:.200}: the suffix must be one of {listed}.")
         key = _TIMES.get(str(ending).lower())
         metadata = {**({key: None} if key else {}), **(how.pop("metadata", None) or {})}
-        # The layout begins from where the axes are, and ends a rounding error elsewhere when it is made again.
+        # A layout starts from the current axes; when it is repeated, they move by a rounding error.
         for axes in self.axes:
             axes.set_position(self._starts.setdefault(axes, axes.get_position(original=True).frozen()))
             axes.set_in_layout(True)  # which setting a position ends
@@ -77,5 +77,5 @@ class Chart(Figure):
         text = repr(self)
         try:
             return bundle_of(self.svg, text)
-        except Exception:  # a picture must never break the notebook that asks for a repr
+        except Exception:  # a picture must never raise in a notebook
             return {"text/plain": text}

@@ -54,8 +54,8 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
     for row in rows:
         if not isinstance(row, Mapping):
             raise DrawingError(
-                f"{argument}: give rows, each a mapping of names to values, the path of a JSON-lines file of rows, or "
-                f"that of a run's folder, not {row!r:.60}."
+                f"{argument} must be rows (dicts), or the path of a JSON-lines file of rows or of a run's folder, "
+                f"not {row!r:.60}."
             )
     return rows
 
@@ -67,8 +67,10 @@ def has_flight(rows: Iterable[Mapping[str, Any]]) -> bool:
 
 def read_history(path: str | os.PathLike[str]) -> list[Row]:
     """Rows of a JSON-lines file, or of the folder of a run, without an incomplete last line."""
-    if not os.fspath(path):  # which would be the folder that we are in
-        raise DrawingError("history is an empty path: name a JSON-lines file of rows, or a run's folder.")
+    if not os.fspath(path):  # Path("") is the current folder
+        raise DrawingError(
+            "history is an empty path; pass the path of a JSON-lines file of rows, or of a run's folder."
+        )
     file = Path(path)
     file = file / "history.jsonl" if file.is_dir() else file
     return read_rows(file, DrawingError, f"history {str(path)!r}")
@@ -76,7 +78,7 @@ def read_history(path: str | os.PathLike[str]) -> list[Row]:
 
 def is_number(value: Any) -> TypeGuard[float]:
     """True for a finite real number that is not a bool."""
-    # Compared, since math.isfinite raises for whole numbers that no float holds.
+    # Comparisons, since math.isfinite raises for integers that are too large for a float.
     return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= sys.float_info.max)  # type: ignore[operator]
 
 

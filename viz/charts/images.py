@@ -37,13 +37,13 @@ def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | N
     from viz.charts.figure import Chart
 
     if not isinstance(rows, Mapping) or not rows:
-        raise DrawingError("image_rows: rows holds nothing to draw: it needs images by name.")
+        raise DrawingError("image_rows: rows holds nothing to draw: pass a dict {name: images}.")
     shown = {str(name): _checked(str(name), given, width) for name, given in rows.items()}
     first = next(iter(shown.values()))
     for name, images in shown.items():
         if images.shape != first.shape:
             raise DrawingError(
-                f"image_rows: {name} must be {list(first.shape)}, as the first row is, not {list(images.shape)}."
+                f"image_rows: {name} must be {list(first.shape)}, the shape of the first row, not {list(images.shape)}."
             )
     count, high, wide = first.shape
     before = 0.2 + LETTER * max(map(len, shown))
@@ -67,7 +67,6 @@ def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | N
 
 
 def _checked(name: str, given: Any, width: int | None) -> chart.Numbers:
-    """(count, rows, columns)"""
     try:
         images = np.asarray(given, np.float64)
     except (TypeError, ValueError):
@@ -78,7 +77,7 @@ def _checked(name: str, given: Any, width: int | None) -> chart.Numbers:
         pixels = images.shape[1]
         wide = math.isqrt(pixels) if width is None else width
         if not 0 < wide <= pixels or pixels % wide or (width is None and wide * wide != pixels):
-            shape = "make no square; give width" if width is None else f"are not rows of {width}"
+            shape = "are not a square number; pass width" if width is None else f"are not rows of {width}"
             raise DrawingError(f"image_rows: the {pixels} pixels of {name} {shape}.")
         images = images.reshape(len(images), -1, wide)
     if images.ndim != 3 or not images.size or not np.isfinite(images).all():

@@ -62,7 +62,7 @@ def spread(places: chart.Numbers, gap: float) -> chart.Numbers:
     count = len(places)
     gap = min(gap, 1 / max(1, count - 1))
     order = np.argsort(places, kind="stable")
-    # With k gaps taken off the k-th it is isotonic regression: neighbours in the wrong order take their mean.
+    # After subtracting k gaps from the k-th: isotonic regression, which averages neighbors in the wrong order.
     blocks: list[list[float]] = []
     for k, place in enumerate(places[order]):
         blocks.append([place - k * gap, 1.0])

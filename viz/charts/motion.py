@@ -46,7 +46,7 @@ def joint_curves(
     for name, given in shown.items():
         if given.shape != frames.shape:
             raise DrawingError(
-                f"joint_curves: {name} must be {list(frames.shape)}, as truth is, not {list(given.shape)}."
+                f"joint_curves: {name} must be {list(frames.shape)}, the shape of truth, not {list(given.shape)}."
             )
     width = frames.shape[1]
     if names is not None and len(names) != width:
@@ -79,8 +79,8 @@ def _checked(what: str, given: Any) -> chart.Numbers:
         ) from None
     if frames.ndim != 2 or not frames.size:
         raise DrawingError(
-            f"joint_curves: {what} must be (time, width) of one case, not {list(frames.shape)}; of several take "
-            "frames[:, case]."
+            f"joint_curves: {what} must be (time, width) of one case, not {list(frames.shape)}; for several "
+            "cases, pass frames[:, case]."
         )
     return frames
 

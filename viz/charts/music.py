@@ -43,7 +43,7 @@ def piano_roll(truth: Any, predicted: Any = None, title: str | None = None) -> C
     found = None if predicted is None else _checked("predicted", predicted) > 0.5
     if found is not None and found.shape != roll.shape:
         raise DrawingError(
-            f"piano_roll: predicted must be {list(roll.shape)}, as truth is, not {list(found.shape)}."
+            f"piano_roll: predicted must be {list(roll.shape)}, the shape of truth, not {list(found.shape)}."
         )
     rows = 1 if found is None else 2
     figure = Chart(min(12.0, 3.0 + 0.1 * len(roll)), 0.6 + 2.7 * rows)
@@ -73,8 +73,8 @@ def _checked(what: str, given: Any) -> chart.Numbers:
         raise DrawingError(f"piano_roll: {what} must be an array (time, keys), not {given!r:.60}.") from None
     if roll.ndim != 2 or not roll.size:
         raise DrawingError(
-            f"piano_roll: {what} must be (time, keys) of one piece, not {list(roll.shape)}; of several take "
-            f"{what}[:, case]."
+            f"piano_roll: {what} must be (time, keys) of one piece, not {list(roll.shape)}; for several "
+            f"pieces, pass {what}[:, case]."
         )
     if not ((roll >= 0) & (roll <= 1)).all():
         raise DrawingError(f"piano_roll: {what} must be in 0 ... 1, not {roll.min():g} ... {roll.max():g}.")
@@ -82,7 +82,6 @@ def _checked(what: str, given: Any) -> chart.Numbers:
 
 
 def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
-    """Draws each sounding key as one bar."""
     for sounds, colour in kinds:
         silence = np.zeros((1, sounds.shape[1]), bool)
         changes = np.diff(np.concatenate([silence, sounds, silence]).astype(np.int8), axis=0)
@@ -95,7 +94,6 @@ def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
 
 
 def _scale(axes: Axes, sounds: Any) -> None:
-    """Labels the C of each octave that sounds."""
     keys = np.flatnonzero(sounds.any(axis=0)) + LOWEST
     low, high = (int(keys[0]), int(keys[-1])) if len(keys) else (60, 60)
     first, last = (low // OCTAVE) * OCTAVE, (high // OCTAVE + 1) * OCTAVE

@@ -45,13 +45,12 @@ def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | No
     if not epochs:
         raise DrawingError(
             "norms holds nothing to draw: no row has 'epoch' and 'weight_norms'. Runs record them at each "
-            "epoch; of a model there are rnn.weight_norms(rnn.load(path))."
+            "epoch. For a saved model, pass rnn.weight_norms(rnn.load(path))."
         )
     return _curves(epochs, title)
 
 
 def _layers(names: Sequence[str]) -> dict[str, list[str]]:
-    """Layer -> its weights; the output and weights without a layer come last."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.split(".")[0] if "." in name else "", []).append(name)
@@ -112,8 +111,8 @@ def _snapshots(norms: Mapping[str, Any]) -> dict[str, _Norms]:
     for name, found in several.items():
         if not found or not all(is_number(value) for value in found.values()):
             raise DrawingError(
-                f"norms{f'[{name!r}]' if name else ''} must map weights to finite norms, as rnn.weight_norms(network) "
-                f"does, not {found!r:.80}."
+                f"norms{f'[{name!r}]' if name else ''} must be a dict of finite norms, as rnn.weight_norms(network) "
+                f"returns, not {found!r:.80}."
             )
     return {str(name): found for name, found in several.items()}
 
@@ -123,7 +122,7 @@ def _bars(snapshots: Mapping[str, _Norms], title: str | None) -> Chart:
 
     names = list(dict.fromkeys(name for found in snapshots.values() for name in found))
     layers = _layers(names)
-    # The widths of panels go with their numbers of bars, so that all bars are of a width.
+    # Panel widths are proportional to their numbers of bars, so that all bars have the same width.
     figure = Chart(max(5.0, 1.2 + 0.34 * (len(names) + 1.5 * len(layers))), 3.6)
     grid = figure.subplots(
         1, len(layers), squeeze=False, sharey=True, width_ratios=[len(v) + 0.6 for v in layers.values()]
@@ -157,7 +156,7 @@ def gradient_by_distance(
     """‖∂L_T/∂s_{T-k}‖ against the distance k, logarithmic: a panel for each time of training, a line for each state.
 
     norms: result of `rnn.gradient_by_distance(network, inputs, targets)`, or several by name, with a common axis:
-    {"at initialisation": ..., "after one epoch": ..., "at the end": ...}. Lines may come from several networks:
+    {"at initialization": ..., "after one epoch": ..., "at the end": ...}. Lines may come from several networks:
     {"at the end": {"LSTM": a["layer0.h"], "Elman": b["layer0.h"]}}. Lines have gaps at norms that are 0 or not finite.
     title: title of the chart.
     Raises DrawingError if there is nothing to draw.
@@ -206,7 +205,7 @@ _MARKERS = "osD^vPX*"
 
 def _panels(norms: Mapping[str, Any]) -> dict[str, dict[str, chart.Numbers]]:
     if not isinstance(norms, Mapping):
-        raise DrawingError(f"norms must be what rnn.gradient_by_distance gives, not {norms!r:.60}.")
+        raise DrawingError(f"norms must be a result of rnn.gradient_by_distance, not {norms!r:.60}.")
     several = norms if norms and all(isinstance(v, Mapping) for v in norms.values()) else {"": norms}
     panels: dict[str, dict[str, chart.Numbers]] = {}
     for moment, lines in several.items():
@@ -219,7 +218,7 @@ def _panels(norms: Mapping[str, Any]) -> dict[str, dict[str, chart.Numbers]]:
             panels.setdefault(str(moment), {})[str(name)] = np.where(np.isfinite(line), line, np.nan)
     if not any((line > 0).any() for lines in panels.values() for line in lines.values()):
         raise DrawingError(
-            "norms holds nothing to draw: no norm is finite and above 0. Give what "
-            "rnn.gradient_by_distance(network, inputs, targets) returns."
+            "norms holds nothing to draw: no norm is finite and above 0. Pass the result of "
+            "rnn.gradient_by_distance(network, inputs, targets)."
         )
     return panels

@@ -42,7 +42,7 @@ def frame(axes: Axes, label_size: float = 11) -> None:
 def line(axes: Axes, x: Numbers, y: Numbers, label: str, color: str, marker: str, style: Any = "-") -> None:
     """Draws a line with some markers. An empty label keeps the line out of the legend."""
     few, every = len(x) <= _MARKERS, -(-len(x) // _MARKERS)
-    # Those of two lines, solid and broken, are not at the same places.
+    # Markers of solid and dashed lines are at different places.
     axes.plot(
         x, y, color=color, linestyle=style, linewidth=1.4 if few else 1.0, marker=marker, markersize=5 if few else 4,
         markevery=(0 if few or style == "-" else every // 2, every), label=label or None,
@@ -60,12 +60,12 @@ def mark(
         markersize=size * points, markerfacecolor="white" if hollow else color,
         markeredgewidth=1.6 if marker == "x" else 1.0,
     )  # fmt: skip
-    # What is not cut off would otherwise take part in the layout, even where there is nothing.
+    # Unclipped artists would affect the layout, even where they are empty.
     drawn.set_in_layout(False)
 
 
 def caption(axes: Axes, words: str) -> None:
-    """Writes a caption above the axes, with the legend beside the caption."""
+    """Writes a caption above the axes, with the legend next to the caption."""
     axes.set_title(words, loc="left", fontsize=11)
     count = len(axes.get_legend_handles_labels()[1])
     if count:

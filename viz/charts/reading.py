@@ -59,11 +59,11 @@ def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None)
         missing = [a for a in ("characters", "bits", "new_words", "parts", "length") if not hasattr(cost, a)]
         if missing or not np.isfinite(np.array(cost.bits, np.float64)).any():
             raise DrawingError(
-                f"costs{f'[{name!r}]' if name else ''} holds nothing to draw; give what rnn.cost_over_text(network, "
-                "corpus) returns."
+                f"costs{f'[{name!r}]' if name else ''} holds nothing to draw; pass the result of "
+                "rnn.cost_over_text(network, corpus)."
             )
     if not several:
-        raise DrawingError("costs is empty: give what rnn.cost_over_text(network, corpus) returns.")
+        raise DrawingError("costs is empty; pass the result of rnn.cost_over_text(network, corpus).")
     figure = Chart(8, 4.8)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
     first = next(iter(several.values()))
@@ -104,11 +104,11 @@ def _draw_costs(axes: Axes, cost: Costs, name: str, colour: str, pieces: bool) -
     x, bits = x[known], bits[known]
     if pieces:
         axes.plot(x, bits, color=colour, linewidth=0.5, alpha=0.35 if len(bits) > 20 else 1.0)
-        # A single piece that is far off must not press all others together.
+        # One outlier must not compress all other pieces.
         low, high = np.quantile(bits, [0.001, 0.999])
         room = 0.08 * (high - low) or 0.1
         axes.set_ylim(low - room, high + 3 * room)
-    # A text shorter than two pieces is one point, and a line through one point is nothing.
+    # A text shorter than two pieces is one point, which a line would not show.
     axes.plot(x, _running(bits), color=colour, linewidth=1.8, marker=_marker(bits), label=name or None)
 
 
@@ -126,7 +126,6 @@ def _running(values: chart.Numbers) -> chart.Numbers:
 
 
 def _middles(cost: Costs, count: int) -> chart.Numbers:
-    """Middle of each piece, in characters; the last piece may be shorter."""
     starts = np.arange(count) * float(cost.characters)
     return (starts + np.minimum(starts + cost.characters, cost.length)) / 2
 
@@ -141,7 +140,6 @@ def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
 
 
 def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
-    """Draws a line at the start of each part, with its name and mean."""
     bits = np.array(cost.bits, np.float64)
     borders = [*(start for _, start in cost.parts), cost.length]
     for number, (name, start) in enumerate(cost.parts):

@@ -54,10 +54,10 @@ def schedule_curve(
     reads = schedule.reads
     by_step = "step" in reads or not reads
     if "costs" in reads and not costs:
-        raise DrawingError(f"{schedule!r:.80} depends on validation costs; give some: costs=[2.1, 1.9, ...].")
+        raise DrawingError(f"{schedule!r:.80} depends on validation costs; pass them: costs=[2.1, 1.9, ...].")
     if by_step and len(reads) > 1 and epoch is None:
         raise DrawingError(
-            f"{schedule!r:.80} reads steps and epochs; give the number of steps in an epoch: epoch=..."
+            f"{schedule!r:.80} depends on steps and epochs; pass the number of steps in an epoch: epoch=..."
         )
     each = 1 if not by_step or epoch is None else count_of("epoch", epoch)
     last = _last(schedule, by_step, len(costs) * each) if until is None else count_of("until", until)
@@ -90,6 +90,5 @@ def _last(schedule: Any, by_step: bool, of_costs: int) -> int:
 
 
 def _short(words: str) -> str:
-    """Wraps words to at most two lines that fit the figure."""
     lines = textwrap.wrap(words, 78, max_lines=2, placeholder=" ...")
     return "\n".join(lines)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["flight_recorder"]
 
-#: Why CG ended (see graphnet_rnn's Solution): the words, colour and marker for it.
+#: Why CG ended (see graphnet_rnn's Solution): its words, color and marker.
 _ENDS = {
     "progress": ("stalled", chart.BLUE, "o"),
     "limit": ("limit", chart.VERMILION, "s"),
@@ -79,7 +79,7 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
         )
     tallest = max(sum(panel.height for panel in column) for column in columns)
     figure = Chart(6.6 * len(columns), 0.9 + 0.95 * tallest)
-    # The column with the colour bar is the wider one, so that all panels are of a width.
+    # The column with the color bar is wider, so that all panels have the same width.
     widths = [1.0 if all(panel.by_step for panel in column) else 1.09 for column in columns]
     grid = figure.add_gridspec(1, len(columns), width_ratios=widths)
     shared: Axes | None = None
@@ -157,7 +157,6 @@ def _step(row: Mapping[str, Any], default: float) -> float:
 
 
 def _forget(records: list[Any], step: float) -> None:
-    """Removes records of this step and later ones."""
     while records and records[-1][0] >= step:
         records.pop()
 
@@ -173,7 +172,6 @@ def _number(value: Any) -> float:
 
 
 def _step_axis(axes: Axes, run: _Run) -> None:
-    """Sets the x axis from the first step or test to the last, with a margin."""
     seen = np.concatenate([run.at, [step for step, _ in run.tests]])
     room = max(0.6, 0.015 * (seen.max() - seen.min()))
     axes.set_xlim(seen.min() - room, seen.max() + room)
@@ -182,7 +180,7 @@ def _step_axis(axes: Axes, run: _Run) -> None:
 
 def _draw_loss(axes: Axes, run: _Run) -> None:
     x, before, after = run.at, run.column("before"), run.column("after")
-    if not run.knows("before"):  # what the gradient saw is then of the same batch
+    if not run.knows("before"):  # 'loss' is then of the same batch
         before = run.column("loss")
     if run.knows("before", "after"):
         chart.line(axes, x, before, "before", chart.BLUE, "o")
@@ -204,7 +202,6 @@ def _draw_loss(axes: Axes, run: _Run) -> None:
 
 
 def _mark_zeros(axes: Axes, x: chart.Numbers, edge: float, label: str) -> None:
-    """Marks zeros at the edge of a logarithmic axis."""
     axes.set_ylim(bottom=edge)
     chart.mark(axes, x, np.full(len(x), edge), "v", color=chart.VERMILION, label=label)
 
@@ -227,7 +224,6 @@ def _draw_test(axes: Axes, run: _Run) -> None:
 
 
 def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
-    """Steps and their ρ, infinite for an infinite loss."""
     given = [(step, row.get("ratio")) for step, row in run.steps]
     kept = [(step, float(ratio)) for step, ratio in given if is_number(ratio) or ratio in (np.inf, -np.inf)]
     x, ratio = np.array(kept, np.float64).reshape(-1, 2).T
@@ -235,7 +231,6 @@ def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
 
 
 def _without_ratio(run: _Run) -> chart.Numbers:
-    """Finite steps whose quadratic model predicted no reduction."""
     known = set(_ratios(run)[0])
     reported = np.array(["ratio" in row for _, row in run.steps], np.bool_)
     made = reported & np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
@@ -249,7 +244,7 @@ def _draw_ratio(axes: Axes, run: _Run) -> None:
     axes.set_ylim(low, high)
     for bound, words, style in ((0.75, "3/4", chart.DASHES), (0.25, "1/4", chart.DOTS)):
         axes.axhline(bound, color=chart.GREY, linewidth=1.3, linestyle=style, zorder=4)
-        # Not in the legend, which needs the room beside the caption.
+        # Not in the legend: the space next to the caption is full.
         axes.text(
             1.005,
             bound,
@@ -326,7 +321,6 @@ def _draw_scale(axes: Axes, run: _Run) -> None:
 
 
 def _draw_rates(axes: Axes, run: _Run) -> None:
-    """Draws the rate of each parameter group; a rate of 0 is a canceled step."""
     rates = run.column("rate")
     parts = [str(row.get("part") or "") for _, row in run.steps]
     for place, part in enumerate(sorted(set(parts))):
@@ -337,7 +331,7 @@ def _draw_rates(axes: Axes, run: _Run) -> None:
     if positive.size:
         chart.logarithmic(axes, positive)
         if (rates == 0).any():
-            _mark_zeros(axes, run.at[rates == 0], positive.min() / 2, "cancelled")
+            _mark_zeros(axes, run.at[rates == 0], positive.min() / 2, "canceled")
     chart.caption(axes, "Rates")
 
 
@@ -399,7 +393,6 @@ class _Curve(NamedTuple):
 
 
 def _curves(run: _Run) -> list[_Curve]:
-    """Curves of steps whose quadratic model predicts a reduction."""
     curves = []
     for step, row in run.steps:
         given = row.get("cg_values")

@@ -83,7 +83,6 @@ def compare_settings(
 def _chosen(
     rows: Sequence[Mapping[str, Any]], against: str | None, by: str | None, panels: str | None
 ) -> tuple[str, str | None, str | None]:
-    """Settings of the horizontal axis, the lines and the panels."""
     known = {name for row in rows for name in row} - {_MEAN, _ERROR}
     for argument, name in (("against", against), ("by", by), ("panels", panels)):
         if name is not None and name not in known:
@@ -123,7 +122,6 @@ def _points(rows: Sequence[Mapping[str, Any]], against: str, by: str | None, pan
 
 
 def _places(found: _Found) -> list[Any]:
-    """Values on the horizontal axis: sorted numbers, else the best first."""
     places = {x for line in found.values() for x in line}
     if all(is_number(x) for x in places):
         return sorted(places)

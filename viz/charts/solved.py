@@ -25,8 +25,6 @@ _COLUMNS = 4
 
 
 class _Outcome(NamedTuple):
-    """A run: its T, with or without structural damping, its end, and its number of minibatches, if known."""
-
     length: float
     structural: bool
     end: str  # a key of _ENDS
@@ -106,7 +104,6 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
 
 
 def _panels(figure: Figure, bands: int, columns: int, count: int) -> list[tuple[Axes, Axes]]:
-    """(minibatches, runs) of each problem, on shared scales."""
     grid = figure.subplots(2 * bands, columns, squeeze=False, height_ratios=(3, 1.3) * bands)
     pairs = [
         (grid[2 * band, column], grid[2 * band + 1, column])
@@ -149,11 +146,11 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
     if not all(isinstance(value, bool) for value in (structural, solved, undecided)):
         problem = "'structural', 'solved' and 'open' must each be True or False"
     elif solved and undecided:
-        problem = "a run that was solved is not open"
+        problem = "'solved' and 'open' cannot both be True"
     elif not is_positive(length):
         problem = "'length' must be a number > 0"
     elif solved and not is_positive(minibatches):
-        problem = "it was solved, so 'minibatches' must be a number > 0"
+        problem = "'solved' is True, so 'minibatches' must be a number > 0"
     else:
         end = "solved" if solved else "open" if undecided else "failed"
         return _Outcome(
@@ -163,7 +160,6 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
 
 
 def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> None:
-    """Draws both kinds of damping side by side, since both have the same T."""
     lengths = sorted({outcome.length for outcome in outcomes})
     reach = np.log(lengths[-1] / lengths[0])
     room = 0.13 * reach or 0.5
@@ -185,7 +181,6 @@ def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> Non
 def _draw_minibatches(
     axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, further: float
 ) -> None:
-    """Draws mean and range of solved runs, with gaps, and the ends of the others beside them."""
     lengths = sorted({outcome.length for outcome in some})
     solved = [
         [o.minibatches for o in some if o.length == t and o.end == "solved" and o.minibatches]
@@ -208,7 +203,6 @@ def _draw_minibatches(
 
 
 def _draw_runs(axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, half: float) -> None:
-    """Draws a bar for each T: runs by outcome."""
     lengths = np.array(sorted({outcome.length for outcome in some}))
     count = Counter((outcome.length, outcome.end) for outcome in some)
     left, width = aside * lengths * np.exp(-half), aside * lengths * (np.exp(half) - np.exp(-half))
@@ -234,7 +228,6 @@ def _lengths(axes: Axes, lengths: Sequence[float], room: float) -> None:
 
 
 def _finish(panels: Sequence[tuple[Axes, Axes]], columns: int, most: int) -> None:
-    """Sets scales that the problems share. most: runs of one bar."""
     for number, (above, below) in enumerate(panels):
         for axes, words in ((above, "minibatches"), (below, "runs")):
             axes.tick_params(labelleft=number % columns == 0)
@@ -250,7 +243,6 @@ def _finish(panels: Sequence[tuple[Axes, Axes]], columns: int, most: int) -> Non
 
 
 def _legend(figure: Figure, outcomes: Sequence[_Outcome]) -> None:
-    """Adds a legend of damping and, in gray, of outcomes."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

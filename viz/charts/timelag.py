@@ -38,7 +38,7 @@ def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) ->
     wrong = [name for name, lag in several.items() if not hasattr(lag, "difference")]
     if wrong or not several:
         raise DrawingError(
-            "lags holds nothing to draw; give what rnn.tasks.time_lag(network) returns, or several by name."
+            "lags holds nothing to draw; pass the result of rnn.tasks.time_lag(network), or a dict of several."
         )
     figure = Chart(8, 3.8)
     axes = figure.subplots()

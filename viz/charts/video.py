@@ -70,7 +70,9 @@ def videos_of(owner: str, given: Any) -> Videos:
     }
     shapes = {video.shape for video in found.values()}
     if len(shapes) != 1:
-        raise DrawingError(f"{owner}: videos must be one or more of one shape, not {sorted(shapes)}.")
+        raise DrawingError(
+            f"{owner}: videos must hold one or more videos of the same shape, not {sorted(shapes)}."
+        )
     return found
 
 
@@ -85,6 +87,6 @@ def images_of(owner: str, what: str, given: Any) -> npt.NDArray[np.float64]:
     if images.ndim != 3 or not images.size or not np.isfinite(images).all():
         raise DrawingError(
             f"{owner}: {what} must be finite, (count, pixels) of square images or (count, height, width), not "
-            f"{list(images.shape)}; of several cases take one, v[:, case]."
+            f"{list(images.shape)}; for several cases, pass v[:, case]."
         )
     return images

@@ -49,7 +49,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True)
 class Box:
-    """Cell of the grid: row 0 is at the bottom. Initial states stand in column -1, or after the last column for a row
+    """Cell of the grid: row 0 is at the bottom. Initial states are in column -1, or after the last column for a row
     that
     runs backward in time.
 
@@ -110,8 +110,6 @@ def closed_picture(graph: Graph, names: Names, notes: Notes | None = None) -> Cl
 
 
 class _Closing:
-    """State of `closed_picture`: boxes and links so far."""
-
     def __init__(self, graph: Graph, names: Names, notes: Notes | None) -> None:
         self.graph = graph
         self.names = names
@@ -181,7 +179,6 @@ class _Closing:
             slots[column] += 1
 
     def data_of(self, group: StepGroup) -> Iterator[Node]:
-        """Data that a step reads, without its initial states."""
         initial = self.states[group.row].initial
         for node in group.nodes:
             for source in node.inputs:
@@ -189,7 +186,6 @@ class _Closing:
                     yield from data_behind(source, self.groups)
 
     def data_name(self, group: StepGroup, first: StepGroup | None = None) -> str:
-        """Name x_t of the data that the step, or the first step of its row, reads."""
         nodes = (first or group).nodes
         leaves = [leaf for n in nodes for x in n.inputs for leaf in data_behind(x, self.groups)]
         bases = dict.fromkeys(leaf.name or leaf.op.symbol or "x" for leaf in leaves)
@@ -247,7 +243,6 @@ class _Closing:
         return *lines, *_dropout(group)
 
     def operation(self, group: StepGroup) -> tuple[str, ...]:
-        """Name of a step of a row that is not a cell: o_t, or its operations."""
         last = group.nodes[-1]
         drops = any(_is_masked(node) for node in (last, *last.inputs))  # the mask is scaled before it is used
         if drops:
@@ -288,7 +283,7 @@ class _Closing:
         self.boxes["cost"] = Box("cost", kind, top, self.last, lines, f"{len(after)} operators", note=note)
         data = {leaf: None for n in after for x in n.inputs for leaf in data_behind(x, self.groups)}
         for i, leaf in enumerate(data):
-            # Its place is its own, even if a step reads the same data.
+            # It has a separate place, even if a step reads the same data.
             self.boxes["cost", leaf] = Box(
                 f"t{i}", BoxKind.DATA, top, self.last + 1, (self.name_of(leaf),), _tooltip(leaf), i, len(data)
             )
@@ -323,7 +318,6 @@ class _Closing:
         return any(reader is not None and reader.row in self.groups.cells for reader in readers)
 
     def link_group(self, group: StepGroup) -> None:
-        """Links all inputs of one step of one row."""
         carried = self.link_states(group)
         for leaf in self.data_of(group):
             self.link(leaf, group)
@@ -423,9 +417,7 @@ def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
         return
     symbols = dict.fromkeys(node.op.symbol or node.op.name for node in judges)
     yield escape(" and ".join(symbols))
-    if (
-        len(symbols) > 1 or len({node.ndim for node in judges}) > 1
-    ):  # a mean over what would be of one of them
+    if len(symbols) > 1 or len({node.ndim for node in judges}) > 1:  # "mean" would describe only one of them
         return
     sums = [node for node in after if isinstance(node.op, Sum) and not node.shape]
     if any(isinstance(node.op, Where) and node.inputs[1] is judges[0] for node in after):

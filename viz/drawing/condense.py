@@ -93,10 +93,7 @@ def condense(graph: Graph) -> Groups:
 
 
 def _between(graph: Graph, column: dict[Any, int]) -> dict[Node, int]:
-    """Nodes outside of all time steps between some steps and later ones, as where networks are joined.
-
-    Each has the column of the last step that it depends on.
-    """
+    """Nodes between steps, outside of all of them -> column of the last step that each depends on."""
     latest: dict[Node, int] = {}
     found: dict[Node, int] = {}
     for node in graph.order:
@@ -143,8 +140,8 @@ def _row(node: Node) -> Hashable:
 
 def _backwards(node: Node) -> DrawingError:
     return DrawingError(
-        f"closed: {node.describe()} (made at {node.origin}) at t={node.scope.get('time')} reads what is "
-        "computed later, as derivatives do; draw this graph with closed=False."
+        f"closed: {node.describe()} (made at {node.origin}) at t={node.scope.get('time')} reads a value "
+        "of a later step, as derivatives do; draw this graph with closed=False."
     )
 
 
@@ -196,7 +193,6 @@ def data_behind(node: Node, groups: Groups) -> list[Node]:
 
 
 def _is_inside(leaf: Node) -> bool:
-    """True for leaves that a closed box does not show."""
     if "ends" in leaf.scope:  # how many steps each case has
         return True
     if leaf.op.is_constant and leaf.op.everywhere is None:

@@ -70,7 +70,7 @@ def with_less_effort(dot: str) -> str:
 
 def _defaults(direction: str, theme: Style) -> list[str]:
     text = f'fontname="{theme.font}"'
-    # margin: that of a PDF's page, half an inch unless it is said; pad is around the drawing on any page.
+    # margin: margin of a PDF page, half an inch by default; pad: space around the drawing.
     return [
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, margin=0, pad=0.15,'
         f" nodesep=0.28, ranksep=0.42{_ACROSS_CLUSTERS}]",
@@ -84,7 +84,6 @@ def _defaults(direction: str, theme: Style) -> list[str]:
 
 
 def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
-    """All shapes by cluster, clusters in order of appearance."""
     members: dict[Cluster | None, list[Shape]] = {None: []}
     for shape in picture.shapes:
         members.setdefault(shape.cluster, []).append(shape)
@@ -142,7 +141,7 @@ def _text(shape: Shape, theme: Style) -> str:
     if not rest and not noted and (not shape.role.is_square or "<i>" not in first):
         return first
     small = [f'<td><font point-size="{theme.small_size}">{line}</font></td>' for line in rest]
-    # Fonts for mathematics keep more room below a line than above it: the empty row makes up for that.
+    # Math fonts have more space below a line than above it; the empty row compensates for that.
     return table(['<td height="4"></td>', f"<td>{first}</td>", *small, *noted])
 
 
@@ -183,7 +182,6 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
 
 
 def _pairs(picture: Picture) -> Iterator[str]:
-    """Shares a rank between the shapes of a pair."""
     for first, second in picture.pairs:
         yield f"  {{ rank=same; {first}; {second} }}"
 
@@ -191,7 +189,7 @@ def _pairs(picture: Picture) -> Iterator[str]:
 def _passes_time(edge: Edge, clusters: dict[str, Cluster | None]) -> bool:
     tail, head = clusters[edge.tail], clusters[edge.head]
     if tail is None or head is None or head.time is None:
-        return False  # what comes after all steps stands above them
+        return False  # nodes after all steps are above them
     return bool(tail.time != head.time)
 
 

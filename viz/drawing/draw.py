@@ -55,19 +55,19 @@ def draw(
     colours = style_of(theme)
     if notes is not None and not isinstance(notes, Notes):
         raise DrawingError(
-            f"notes must be what viz.values, gradients, times or changes gives (changes gives two), not {notes!r:.60}."
+            f"notes must be a result of viz.values, gradients, times or changes (which returns two), not {notes!r:.60}."
         )
     graph = graph_of(thing)
     if notes is not None and notes.nodes and set(notes.nodes).isdisjoint(graph.order):
         raise DrawingError(
-            "notes are of another graph: none of their nodes is drawn. Make them of the graph that you draw."
+            "notes are of another graph: none of their nodes is drawn. Make notes for the graph that you draw."
         )
     unrolled = bool(times_of(graph))
     closed = chosen("closed", closed, rankdir is None and is_unrolled(graph))
     if closed and unrolled:
         if rankdir is not None:
             raise DrawingError(
-                "rankdir: time runs from left to right in a closed picture; leave rankdir out."
+                "rankdir must be left out with closed=True: time runs from left to right in a closed picture."
             )
         whole = closed_picture(graph, names_in(graph, colours), notes)
         return Drawing(fold_columns(whole, check_steps(steps, 8)), "closed", None, limit, colours)

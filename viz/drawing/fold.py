@@ -1,7 +1,7 @@
 """Selection of the drawn nodes: the whole graph, or the compact graph of a paper.
 
 In a compact picture a product with a weight is an edge labeled with that weight (Lynge 2016, fig. 3.5),
-a bias or a number stands inside its operator, casts, reshapes and broadcasts disappear, and a composite is one
+a bias or a number is drawn inside its operator, casts, reshapes and broadcasts disappear, and a composite is one
 operator.
 """
 
@@ -68,7 +68,7 @@ def symbol_of(node: Node) -> str:
     if hat and exponent:
         return f"<i>{escape(base) or 'x'}</i><sup>{escape(exponent.replace('-', '−'))}</sup>"
     words = escape(text).split()
-    # Long words one below the other keep an operator round.
+    # Long words are stacked, so that an operator stays round.
     return "<br/>".join(words) if len(text) > 9 else " ".join(words)
 
 
@@ -89,8 +89,6 @@ def _key_text(op: Slice, shape: tuple[int, ...]) -> str:
 
 
 class _Folding:
-    """State of `fold`: drawn nodes, their edges and their text."""
-
     def __init__(self, graph: Graph, names: Names) -> None:
         self.graph = graph
         self.names = names
@@ -103,7 +101,6 @@ class _Folding:
         self.text: dict[Node, str] = {}
 
     def visit(self, node: Node) -> None:
-        """Folds one node after its inputs."""
         drawn = DrawnNode(node, symbol_of(node), self.operands(node.inputs))
         seen_as: tuple[Operand, ...] = ()
         composite = self.composites.get(node)
@@ -124,7 +121,6 @@ class _Folding:
         self.seen_as[node] = seen_as or (Operand(node),)
 
     def needed(self) -> list[DrawnNode]:
-        """Nodes that the outputs depend on, inputs first."""
         reached: set[Node] = set()
         pending = list(self.graph.outputs)
         while pending:
@@ -150,12 +146,10 @@ class _Folding:
         return tuple(operand for x in inputs for operand in self.seen_as[x])
 
     def is_layout(self, node: Node) -> bool:
-        """True for nodes that only change the layout of an array."""
         moves = isinstance(node.op, (BroadcastTo, Cast, Reshape))
         return moves and node.name is None and node not in self.outputs
 
     def is_free(self, node: Node) -> bool:
-        """True for nodes with at most one consumer that are not outputs."""
         if node.name is not None or node in self.outputs:
             return False
         consumers = self.graph.consumers[node]
@@ -229,7 +223,7 @@ class _Folding:
         return drawn, ()
 
     def fold_number(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
-        """1 - x, x * w: the number or weight stands inside the operator; Σ x / n is a mean."""
+        """1 - x, x * w: the number or weight is drawn inside the operator; Σ x / n is a mean."""
         left, right = node.inputs
         total, factor = (left, right) if right in self.text else (right, left)
         terms = self.terms_of_mean(node, total, factor)

@@ -28,7 +28,7 @@ _CELLS = (BoxKind.CELL, BoxKind.STEPS)
 
 
 def grid_dot(picture: ClosedPicture, theme: Style) -> str:
-    """DOT text of a closed picture, and of the one beside it."""
+    """DOT text of a closed picture, and of the one next to it."""
     text = f'fontname="{theme.font}"'
     lines = [
         "digraph graphnet {",
@@ -53,8 +53,6 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
 
 
 class _Grid:
-    """Positions and curves."""
-
     def __init__(self, picture: ClosedPicture, theme: Style) -> None:
         self.picture = picture
         self.theme = theme
@@ -82,7 +80,6 @@ class _Grid:
     # -- sizes -------------------------------------------------------------------------------
 
     def size(self, box: Box) -> tuple[float, float]:
-        """Half the width and height of a box."""
         width = max(width_of(line, self.theme.font_size) for line in box.lines)
         height = 18.0 * len(box.lines)
         if box.note is not None:
@@ -100,14 +97,12 @@ class _Grid:
         return max(16.0, width / 2 + 6), max(13.0, height / 2 + 4)
 
     def widest(self) -> float:
-        """Half the width of the widest cell."""
         cells = [self.size(box) for box in self.picture.shapes if box.kind is BoxKind.CELL]
         # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
         labels = [width_of(link.label, self.theme.edge_size) for link in self.lanes["left"]]
         return max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
 
     def column_pitch(self, half: float) -> float:
-        """Distance of columns for cells of this half width."""
         labels = [
             width_of(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
         ]
@@ -124,7 +119,6 @@ class _Grid:
         return max(2 * half + lanes + room, widest + 16)
 
     def row_heights(self) -> list[float]:
-        """Half the height of each row, from the bottom."""
         half = [13.0] * (len(self.picture.states) + 1)
         for box in self.picture.shapes:
             pitch = self.stack_pitch(box) if self.is_stacked(box) else 0.0
@@ -133,11 +127,10 @@ class _Grid:
         return half
 
     def is_stacked(self, box: Box) -> bool:
-        """True for boxes that are stacked vertically: initial states, and data beside the cost."""
+        """True for boxes that are stacked vertically: initial states, and data next to the cost."""
         return box.kind is BoxKind.STATE or (box.kind is BoxKind.DATA and box.row == len(self.picture.states))
 
     def stack_pitch(self, box: Box) -> float:
-        """Distance of stacked boxes; notes need more room."""
         same = (x for x in self.picture.shapes if x.kind is box.kind and x.row == box.row)
         return max(_STATE, 2 * max(self.size(x)[1] for x in same) + 4)
 
@@ -172,7 +165,7 @@ class _Grid:
         return Frame(x, y, w, h)
 
     def beside(self, box: Box) -> float:
-        """Distance of data from the middle of a column that they share."""
+        """Offset of data from the middle of a shared column."""
         if box.slots == 1:
             return 0.0
         same = [
@@ -219,7 +212,6 @@ class _Grid:
         return box.kind is BoxKind.OUTPUT and (frame.w == frame.h or not box.note)
 
     def captions(self) -> Iterator[str]:
-        """Title at the top, and the color scale at the bottom."""
         middle = self.shift + (self.picture.columns - 1) * self.pitch / 2
         key = self.picture.shapes[0].key
         if self.picture.title:
@@ -259,7 +251,6 @@ class _Grid:
         return f"{tail} -> {head} [{', '.join(attributes)}]"
 
     def route(self, link: Link) -> tuple[list[Point], Point | None]:
-        """Curve between two boxes, and the position of its label."""
         tail, head = self.box[link.tail], self.box[link.head]
         a, b = self.frames[link.tail], self.frames[link.head]
         if link.role is EdgeRole.GENERATED:
@@ -285,7 +276,6 @@ class _Grid:
         return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
     def is_judge(self, box: Box) -> bool:
-        """True for the box above all time steps: a cost, or losses of cases."""
         return box.key == "cost"
 
     def is_state(self, link: Link) -> bool:
@@ -325,7 +315,7 @@ class _Grid:
         }
 
     def along_lane(self, link: Link, a: Frame, b: Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
-        """Curve up beside the column, then into the box from below, or into the circle from the side."""
+        """Curve up along the column, then into the box from below, or into the circle from the side."""
         x, start, label = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
             end = (b.x + sign * b.w * 0.55, b.y - b.h)
@@ -340,7 +330,6 @@ class _Grid:
         return [*start, *straight(start[-1], turn)[1:], *bend], label
 
     def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
-        """Position of the lane, the curve from a box into the lane, and the position of its label."""
         x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
         if self.box[link.tail].kind in _INPUTS:
             start = (a.x + sign * a.w, a.y)
@@ -363,7 +352,7 @@ class _Grid:
         return [*over, *down[1:], (x, end[1] + 4), (x + 8, end[1]), end]
 
     def to_cost(self, link: Link, tail: Box, a: Frame, b: Frame) -> tuple[list[Point], Point | None]:
-        if tail.row == self.box[link.head].row:  # targets, beside the cost
+        if tail.row == self.box[link.head].row:  # targets, next to the cost
             return straight((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
         middle = (self.picture.columns - 1) / 2
         step = 1.6 * b.w / max(4, self.picture.columns)
@@ -390,7 +379,6 @@ def _lines(box: Box, theme: Style) -> str:
 
 
 def _styled(box: Box, theme: Style) -> Iterator[str]:
-    """First line in full size, the others smaller."""
     first, *rest = box.lines
     yield f"<b>{first}</b>" if box.kind is BoxKind.CELL else first
     for line in rest:

@@ -56,8 +56,8 @@ def close_clusters(picture: Picture, notes: Notes | None) -> Picture:
             members.setdefault(shape.cluster, []).append(shape)
     if not members:
         raise DrawingError(
-            "closed: nothing in this graph was made in a scope (a cell, `with gn.scope(cell='SSE'):`) that could be "
-            "drawn as one; draw it with closed=False."
+            "closed: no node of this graph was made in a scope (of a cell, or `with gn.scope(cell='SSE'):`) that "
+            "could be drawn as one box; draw it with closed=False."
         )
     groups: dict[str, Shape] = {}
     for cluster, shapes in members.items():
@@ -105,7 +105,7 @@ def fold_time(picture: Picture, steps: int) -> Picture:
         groups[shape.key] = ones[row]
     _take_along(picture, groups)
     found = _without_lonely(merged(picture, groups), {one.key for one in ones.values()})
-    # Nothing else would hold it at the height of its layer.
+    # This alone keeps it at the height of its layer.
     level = {
         (shape.key in late, shape.cluster.row): shape.key
         for shape in found.shapes
@@ -115,7 +115,6 @@ def fold_time(picture: Picture, steps: int) -> Picture:
 
 
 def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:
-    """Folds nodes without a time step that only folded steps use, such as a slice for each step."""
     consumers: dict[str, set[str]] = {}
     for edge in picture.edges:
         consumers.setdefault(edge.tail, set()).add(edge.head)
@@ -128,14 +127,12 @@ def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:
 
 
 def _ends(count: int, steps: int) -> tuple[int, int]:
-    """Numbers of first and last steps to keep, so that `steps` are drawn with the merged one."""
     if count <= steps:
         return count, 0
     return steps // 2, (steps - 1) // 2
 
 
 def _after_later_steps(picture: Picture, place: Mapping[Any, int]) -> set[str]:
-    """Shapes that depend on a later time step than their own."""
     inputs: dict[str, list[str]] = {}
     for edge in picture.edges:
         inputs.setdefault(edge.head, []).append(edge.tail)
@@ -161,7 +158,7 @@ def _without_lonely(picture: Picture, folded: set[str]) -> Picture:
     used = {key for edge in edges for key in (edge.tail, edge.head)}
     had = {key for edge in picture.edges for key in (edge.tail, edge.head)}
     shapes = [shape for shape in picture.shapes if shape.key in used or shape.key not in had]
-    # What one operator between two others carries has no weight of its own to show.
+    # An edge between operators has no weight to show.
     plain = (replace(edge, label="") if folded & {edge.tail, edge.head} else edge for edge in edges)
     return replace(picture, shapes=tuple(shapes), edges=tuple(dict.fromkeys(plain)))
 
@@ -217,7 +214,7 @@ def _folded_links(
         if BoxKind.STEPS in (a.kind, b.kind) and (
             b.kind is BoxKind.COST or (a.column != b.column and a.row != b.row)
         ):
-            continue  # what skips layers or goes to the cost is seen at the other steps
+            continue  # edges that skip layers or go to the cost are drawn at the other steps
         known = found.get((tail, head, link.slot))
         if known is None or (link.label and not known.label):
             found[tail, head, link.slot] = replace(link, tail=tail, head=head)

@@ -27,7 +27,7 @@ _QUANTITY = re.compile(r"(?P<base>[^\W\d_]{1,2}|" + "|".join(GREEK) + r")(?P<dig
 
 def printable(text: str, longest: int = _LONGEST) -> str:
     """One line without control characters, cut to a length."""
-    # Line breaks inside a name would break the layout, and control characters are not XML at all.
+    # Line breaks inside a name would break the layout, and control characters are not valid XML.
     clean = " ".join(text.split())
     if not clean.isprintable():
         clean = "".join("�" if _is_unprintable(c) else c for c in clean)

@@ -130,8 +130,6 @@ def names_in(graph: Graph, theme: Style) -> Names:
 
 
 class _Painter:
-    """Turns drawn nodes into shapes and edges."""
-
     def __init__(self, graph: Graph, names: Names, notes: Notes | None) -> None:
         self.graph = graph
         self.names = names
@@ -159,7 +157,6 @@ class _Painter:
         return Picture(tuple(shapes), tuple(edges), scale)
 
     def is_copied(self, node: Node) -> bool:
-        """True for numbers, which are drawn at each use."""
         return node.op.everywhere is not None and node.name is None and node not in self.outputs
 
     def shape(self, item: DrawnNode) -> Shape:
@@ -222,7 +219,7 @@ def _raw(graph: Graph) -> set[Node]:
 
 
 def _order_matters(node: Node) -> bool:
-    """True if operands need numbers, as no name, shape or convention distinguishes them."""
+    """True if operands need numbers, since no name, shape or convention distinguishes them."""
     if node.op.is_product:
         a, b = (x.shape for x in node.inputs[:2])
         return a == b and a[-1] == a[-2]
@@ -259,7 +256,6 @@ def _hashable(label: Any) -> Any:
 
 
 def _tooltip(node: Node) -> str:
-    """Name, shape, dtype, formula, and source line of the node."""
     name = printable(node.name or node.op.name, 200)
     # The file's name without its folder: one graph gives the same text wherever it is drawn.
     place = f"{os.path.basename(node.origin.file)}:{node.origin.line}"

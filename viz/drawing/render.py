@@ -40,8 +40,8 @@ _ID = re.compile(r'(<\w+ id=")')
 #: Maximum seconds of a layout, and of a second one with less effort.
 _SECONDS, _MORE_SECONDS = 30, 90
 _SMALLER = (
-    "Draw it closed (steps of your own as `with gn.scope(layer='step', time=i):`), or fewer time steps (steps=3), or "
-    "in compact style; save it as .dot; or use viz.explore"
+    "Draw it with closed=True (mark your own steps with `with gn.scope(layer='step', time=i):`), or fewer "
+    "time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
 )
 _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
 
@@ -76,7 +76,7 @@ class Drawing:
     ) -> None:
         if not isinstance(picture, (Picture, ClosedPicture)):
             raise DrawingError(
-                f"picture: a Drawing is of a Picture, not of {picture!r:.60}; viz.draw(thing) makes one of a graph."
+                f"picture must be a Picture, not {picture!r:.60}; to draw a graph, call viz.draw(graph)."
             )
         self.picture = picture
         self.style = style
@@ -96,7 +96,7 @@ class Drawing:
     def svg(self) -> str:
         """SVG element of the picture. Raises DrawingError if it is too large or Graphviz is missing."""
         text = with_scripts(self._rendered("svg").decode())
-        # Graphviz numbers the ids of every picture from 1: two in one page would share them.
+        # Graphviz numbers the ids of each picture from 1: two pictures in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
         return _ID.sub(rf"\1g{prefix}_", text[text.index("<svg") :])
 
@@ -145,15 +145,15 @@ class Drawing:
     def _rendered(self, form: str) -> bytes:
         if self.is_too_large:
             raise DrawingError(
-                f"there are {self.size} nodes to draw, more than limit={self.limit}: a layout would "
-                f"take minutes, and would be unreadable. {_SMALLER}; or pass limit=None."
+                f"there are {self.size} nodes to draw, more than limit={self.limit}: the layout would "
+                f"take minutes and be unreadable. {_SMALLER}; or pass limit=None."
             )
         try:
             rendered = render(self.dot, form, _SECONDS)
         except LayoutTimeoutError:
             rendered = render(with_less_effort(self.dot), form, _MORE_SECONDS)
         except DrawingError:
-            # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
+            # Graphviz crashes on some graphs with ranks across clusters; without them, it draws less evenly.
             simpler = without_common_ranks(self.dot)
             if simpler == self.dot:
                 raise
@@ -168,7 +168,7 @@ class Drawing:
         """Picture for notebooks, or a line with the reason if it cannot be drawn. Never raises."""
         try:
             return bundle_of(self.svg, repr(self))
-        except Exception as error:  # a picture must never break the notebook that shows it
+        except Exception as error:  # a picture must never raise in a notebook
             return {"text/plain": f"{self!r}: {error}"}
 
 
@@ -188,7 +188,7 @@ class Renderer:
 
 
 # pygraphviz lays out inside the process that imports it. A process of its own can be given fonts and a
-# time limit, and whatever a layout does wrong stays there.
+# time limit, and a crash of the layout does not affect this process.
 _WITH_PYGRAPHVIZ = """
 import sys, pygraphviz
 graph = pygraphviz.AGraph(string=sys.stdin.buffer.read().decode())
@@ -222,7 +222,7 @@ def installed_renderer() -> Renderer | None:
 
 
 def _no_renderer() -> str:
-    return f"not drawn: there is no Graphviz. {_REMEDY}"
+    return f"not drawn: Graphviz is not installed. {_REMEDY}"
 
 
 def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
@@ -243,7 +243,7 @@ def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
         raise DrawingError(
             f"Graphviz failed to make a .{form} ({'; '.join(failures)}). Save as .dot instead."
         )
-    raise DrawingError(f"a .{form} needs Graphviz, and there is none. {_REMEDY}")
+    raise DrawingError(f"a .{form} needs Graphviz, which is not installed. {_REMEDY}")
 
 
 def _run(command: Sequence[str], dot: str, seconds: float) -> bytes:
@@ -266,9 +266,8 @@ def _run(command: Sequence[str], dot: str, seconds: float) -> bytes:
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Last line of Graphviz's error output."""
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    # An older fontconfig than the system's warns about settings that it does not know.
+    # A fontconfig that is older than the system's warns about unknown settings.
     lines = [line for line in lines if not line.startswith("Fontconfig")]
     return lines[-1] if lines else f"it stopped with exit status {done.returncode}"
 
@@ -278,7 +277,7 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 def _environment() -> dict[str, str]:
     """Environment of Graphviz: fonts of matplotlib if the machine has none, and a neutral locale."""
-    # In Turkish the small letter of I is ı, by which Graphviz no longer knows its own tags, and leaves all text out.
+    # In a Turkish locale the lowercase of I is ı, so Graphviz does not recognize its own tags and omits all text.
     environment = {**os.environ, "LC_ALL": "C"}
     folder = _matplotlib_fonts()
     if folder is not None and "FONTCONFIG_FILE" not in environment:

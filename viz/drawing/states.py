@@ -85,7 +85,7 @@ def _looks_initial(node: Node) -> bool:
     if _state_name(node):
         return True
     leaf = leaf_behind(node)
-    # Weights carry their layer, and which cases have a step is no state.
+    # Weights have their layer in their scope, and a mask of time steps is no state.
     made_before = node.scope.get("time") is None and not leaf.scope and is_float(node.dtype)
     return made_before and bool(node.inputs or (node.op.everywhere is not None and node.shape))
 

@@ -30,22 +30,23 @@ def graph_of(thing: Drawable) -> Graph:
     if isinstance(thing, Sequence) and thing and all(isinstance(x, Node) for x in thing):
         return Graph(thing)
     if callable(getattr(thing, "by_epoch", None)):
-        raise DrawingError(f"thing: {_described(thing)} is no graph but a curve: viz.schedule_curve(it).")
+        raise DrawingError(
+            f"thing: {_described(thing)} is a schedule, not a graph; draw it with viz.schedule_curve."
+        )
     raise DrawingError(
-        f"thing: cannot draw {_described(thing)}. Give a Node, a sequence of Nodes, a Graph, a Function, a "
+        f"thing: cannot draw {_described(thing)}. Pass a Node, a sequence of Nodes, a Graph, a Function, a "
         "cell, a network or an unrolled network (anything with a method __graph__ that returns a Graph)."
     )
 
 
 def _asked(thing: Any) -> Graph:
-    """Result of the method `__graph__` of an object."""
     if isinstance(thing, type) and inspect.isfunction(getattr(thing, "__graph__", None)):
         try:
             thing = thing()
         except Exception as error:
             raise DrawingError(
-                f"thing: {_described(thing)} needs an instance to be drawn, and cannot be made without "
-                f"arguments ({error}): make one."
+                f"thing: {_described(thing)} cannot be drawn, since it cannot be called without arguments ({error}); "
+                "pass an instance."
             ) from error
     graph = thing.__graph__()
     if not isinstance(graph, Graph):

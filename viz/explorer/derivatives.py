@@ -74,8 +74,7 @@ def checked_nodes(argument: str, nodes: Iterable[Any], graph: Graph) -> None:
         if not isinstance(node, Node) or node not in known or not is_float(node.dtype):
             what = f"{node.describe()} of {node.dtype}" if isinstance(node, Node) else repr(node)
             raise DrawingError(
-                f"{argument}: {what:.80} is not a node of floating point in this graph; give nodes that the outputs "
-                "depend on."
+                f"{argument}: {what:.80} is not a float node of this graph; pass nodes that the outputs depend on."
             )
 
 

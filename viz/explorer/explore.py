@@ -35,7 +35,7 @@ __all__ = ["ExplorerPage", "explore"]
 
 #: Maximum number of nodes of graphs with compiler passes and steps of rules by default.
 _LARGE = 2500
-#: Of the frame in a notebook, in pixels: what a screen shows beside the cell.
+#: Of the frame in a notebook, in pixels: the height of a screen without the cell.
 _HEIGHT = 640
 
 
@@ -133,10 +133,9 @@ def explore(
 
 
 def _page_file(path: str | os.PathLike[str]) -> Path:
-    """Checked path of the page; raises DrawingError."""
     target = named_file("path", path)
     if target.suffix.lower() != ".html":
-        raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
+        raise DrawingError(f"path {str(path)!r}: the suffix must be .html.")
     return target
 
 
@@ -167,7 +166,7 @@ def _page_of(
     if cost is not None:
         backward = cotangents(graph, cost, _chosen(wrt, original, copies))
     elif wrt is not None:
-        raise DrawingError("wrt: there is no scalar cost among the outputs, so there is no gradient to show.")
+        raise DrawingError("wrt: no output is a scalar cost, so there is no gradient to show.")
     directions = _directions(tangents, original, copies) or default_tangents(graph)
     rop = tangents_of(graph, directions) if directions else None
 
@@ -204,7 +203,6 @@ def _directions(
 
 
 def _title(thing: Drawable, graph: Graph) -> str:
-    """Title of the page, the same in each run."""
     if isinstance(thing, type):
         return thing.__name__
     if isinstance(thing, Node):
@@ -212,7 +210,7 @@ def _title(thing: Drawable, graph: Graph) -> str:
     if isinstance(thing, Function):
         return f"Function of {len(graph)} nodes"
     text = repr(thing).strip("<>")
-    # An address in memory, and the places in a list of nodes, are not the same in every run.
+    # Memory addresses and positions in a list of nodes differ between runs.
     if " at 0x" in text or isinstance(thing, Sequence):
         return f"Graph of {len(graph)} nodes" if isinstance(thing, Sequence) else type(thing).__name__
     return printable(text, 120)
@@ -225,17 +223,18 @@ def _about(
     directions: Mapping[Node, Any],
     is_large: bool,
 ) -> list[str]:
-    """Explanations of the numbers on the page."""
     lines = []
     if feeds is None and graph.inputs:
         lines.append(
-            "Inputs: standard normal numbers and random indices from a fixed seed (feeds= gives your own)."
+            "Inputs: standard normal numbers and random indices from a fixed seed (to use your own, pass feeds=)."
         )
     if tangents is None and directions:
         of = "parameters" if any(node.op.is_parameter for node in directions) else "inputs"
         lines.append(
-            f"R-operator: along a random direction on the {of}, from a fixed seed (tangents= gives your own)."
+            f"R-operator: along a random direction on the {of}, from a fixed seed (to use your own, pass tangents=)."
         )
     if is_large:
-        lines.append("A large graph: the steps inside of each rule are left out; passes= shows passes.")
+        lines.append(
+            "A large graph: the steps inside of each rule are left out; to show passes, use passes=."
+        )
     return lines

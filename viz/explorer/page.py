@@ -38,10 +38,6 @@ def _asset(name: str) -> str:
 
 
 def _colours(theme: Style | None) -> str:
-    """Colors of viz.Style as CSS variables.
-
-    The page has a switch between light and dark.
-    """
     rules = [f":root {{ {_variables(theme or LIGHT)} }}"]
     if theme is None:
         rules.append(f"@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}")
@@ -59,5 +55,4 @@ def _variables(theme: Style) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text without characters that end a CSS declaration or an element."""
     return "".join(c for c in text if c not in "{};<>")

@@ -34,7 +34,7 @@ ROLES = ("operator", "input", "parameter", "constant", "label", "fill")
 #: Maximum letters of all heat maps; with more values, each has fewer cells.
 _LETTERS = 600_000
 _SIDES = (5, 12)
-#: Name of the font of quantities in markup, known to the page.
+#: Name of the font of quantities in markup, which the page uses.
 _MATH = "math"
 
 T = TypeVar("T", bound=Hashable)
@@ -53,8 +53,6 @@ def payload(
 
 @dataclass
 class _Table:
-    """Unique objects and their indices."""
-
     rows: list[Any] = field(default_factory=list)
     places: dict[Hashable, int] = field(default_factory=dict)
 
@@ -67,8 +65,6 @@ class _Table:
 
 
 class _Writer:
-    """State of `payload`: its tables."""
-
     def __init__(self, stages: Sequence[AfterPass]) -> None:
         self.stages = stages
         self.names = Names(_MATH, 9, several_layers(n.name for n in stages[0].graph.order))
@@ -129,7 +125,6 @@ class _Writer:
         return self.texts.place(text)
 
     def box(self, node: Node) -> int:
-        """Innermost composite of a node."""
         scope = {key: _plain(label) for key, label in node.scope.items() if label is not None}
         levels: list[tuple[str, Any, str]] = []
         if "time" in scope:
@@ -169,7 +164,6 @@ class _Writer:
         }
 
     def compact(self, graph: Graph) -> list[list[int]]:
-        """Graph with weights folded into edges and biases into operators."""
         rows = []
         for drawn in fold(graph, self.names):
             symbol = drawn.symbol if drawn.node.op.everywhere is None else self.symbol(drawn.node)
@@ -195,7 +189,6 @@ class _Writer:
         return {"of": of, "made": made}
 
     def compute(self, given: Mapping[Node, Array], derivatives: Sequence[Derivative | None]) -> None:
-        """Computes the values of all visible nodes."""
         outputs = [y for stage in self.stages for y in stage.graph.outputs]
         outputs += [d for found in derivatives if found is not None for d in found.of.values()]
         least, most = _SIDES
@@ -212,5 +205,4 @@ def _role(node: Node) -> int:
 
 
 def _plain(label: Any) -> Any:
-    """Label of a scope as a number or a string."""
     return label if isinstance(label, (int, float)) and not isinstance(label, bool) else str(label)

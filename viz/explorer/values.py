@@ -40,7 +40,6 @@ def summary(array: Array, side: int) -> list[Any]:
 
 
 def _number(x: float | int | bool) -> float | int | str:
-    """A number with six digits."""
     if isinstance(x, (bool, int)):
         return int(x)
     if not math.isfinite(x):

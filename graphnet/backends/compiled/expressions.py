@@ -107,7 +107,6 @@ class _Walk(Generic[V]):
         return x if x.dtype == dtype else _Typed(self.emitter.convert(*x, dtype), dtype)
 
     def as_number(self, x: _Typed[V]) -> _Typed[V]:
-        """Booleans become 0 and 1."""
         return self.converted(x, self.dtype) if x.dtype == BOOL else x
 
     def truth(self, tree: ast.expr) -> V:

@@ -29,20 +29,22 @@ def require_storable(schedule: ProgramSchedule[Any], check: bool) -> None:
         if section.host is not None:
             raise _runs_in_python(section.host.node)
     if check:
-        raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
+        raise BackendError(
+            "a function compiled with check=True cannot be stored; compile it with check=False"
+        )
 
 
 def _runs_in_python(node: Node) -> BackendError:
     if type(node.op) in all_ops():
-        remedy = "It has none where all passes run: compile with passes=gn.passes.DEFAULT."
+        remedy = "Compile with passes=gn.passes.DEFAULT, which replaces this op."
     elif isinstance(node.op, Elementwise):
-        remedy = "Give the op a `kernel`."
+        remedy = "Define `kernel` on the op."
     elif isinstance(node.op, Rowwise):
-        remedy = 'Its kernel is native code on the back end "numba" alone: compile with that.'
+        remedy = "Compile with backend='numba', the only back end that compiles its kernel."
     else:
         remedy = (
-            "Give the op `expanded`, which writes its value with graphnet's own ops, or a `kernel` of rows "
-            "(gn.Rowwise), or leave it out."
+            "Define `expanded` on the op, which computes the value with graphnet's own ops, or a `kernel` of rows "
+            "(gn.Rowwise), or leave the node out."
         )
     return BackendError(
         f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
@@ -76,10 +78,7 @@ def leaves_by_key(schedule: ProgramSchedule[Any]) -> dict[str, Node]:
 
 
 def _parameters(leaves: Mapping[str, Node]) -> dict[str, str]:
-    """name -> key of the parameters among them.
-
-    Names that are taken get a number: b, b_2, b_3; those without one are called by their keys.
-    """
+    """name -> key of the parameters; duplicate names get a number (b_2), unnamed parameters are named by their keys."""
     found: dict[str, str] = {}
     for key, node in leaves.items():
         if node.op.is_parameter:

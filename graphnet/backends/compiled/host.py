@@ -21,7 +21,7 @@ __all__ = ["Arena", "HostProgram", "require_arena"]
 
 #: The subject and the remedy of the error for too little memory.
 RUN = "a run of this function"
-LESS = "a smaller batch or fewer time steps take less, and so does gn.compile(..., memory='sqrt'), or --memory sqrt"
+LESS = "use a smaller batch, fewer time steps, or gn.compile(..., memory='sqrt') (--memory sqrt on the command line)"
 
 
 def require_arena(nbytes: int) -> None:
@@ -50,15 +50,15 @@ PAGE = 1 << 21
 
 
 def _fresh(nbytes: int) -> Array:
-    """Zeroed memory that is new to the process: memory that an allocator reuses would stay on small pages."""
-    if not hasattr(mmap, "MAP_PRIVATE"):  # another system: ordinary pages do
+    """Zeroed memory, new to the process: reused memory of an allocator would stay on small pages."""
+    if not hasattr(mmap, "MAP_PRIVATE"):  # not supported here: ordinary pages are used
         return np.zeros(nbytes, np.uint8)
     # Private, so that a forked child works on its own copy.
     try:
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError):  # the system grants less than it reports
+    except (OSError, OverflowError):  # the system may provide less than it reports
         raise NotEnoughMemoryError(
-            f"{RUN} takes {readable_bytes(nbytes)} of memory, which the system refuses; {LESS}"
+            f"{RUN} needs {readable_bytes(nbytes)} of memory, which the system does not provide; {LESS}"
         ) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)

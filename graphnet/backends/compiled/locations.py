@@ -1,6 +1,6 @@
 """Locations of arrays while a program runs, as numbers that can be stored.
 
-Memory is in pieces: piece ARENA is the program's own, those from ARENA + 1 on are leaves that are read where they lie.
+Memory is in pieces: piece ARENA is the program's own, those from ARENA + 1 on are leaves that are read in place.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ __all__ = ["CompiledProgram", "is_finite"]
 S = TypeVar("S", bound=ProgramSchedule[Any])
 #: Error of a program without a graph, which would give details.
 OUT_OF_RANGE = (
-    "an index is out of range in this stored function (a symbol or label that the net does not have, a length of no "
-    "steps or beyond the last, or a size that does not fit the data, are the usual causes), or "
-    "a kernel that a user wrote raised an error."
+    "an index is out of range in this stored function, or a user-defined kernel raised an error. (Usual causes: a "
+    "symbol or label that the network does not have, a sequence length of 0 or beyond the last step, or a size that "
+    "does not fit the data.)"
 )
 
 
@@ -107,7 +107,6 @@ class CompiledProgram(Program, Generic[S]):
         return self._outputs(arrays, self.schedule.fixed)
 
     def _outputs(self, arrays: Sequence[Array], first: int) -> list[Array]:
-        """By the sections from `first` on."""
         with self._turns.lock:
             self._turns.begin(self)
             self.lower_flag()
@@ -137,7 +136,7 @@ class CompiledProgram(Program, Generic[S]):
         return spent
 
     def all_leaves(self) -> list[Array]:
-        """The arrays of parameters and constants, as they are now."""
+        """The current arrays of parameters and constants."""
         return [
             node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.copied_leaves))
         ]
@@ -150,7 +149,6 @@ class CompiledProgram(Program, Generic[S]):
             self.write(node.value, at)
 
     def _execute(self, first: int, end: int | None = None) -> None:
-        """The sections from `first` to before `end`; None: to the last."""
         sections = self.schedule.sections
         for number in range(first, len(sections) if end is None else end):
             self.launch(number)

@@ -21,8 +21,6 @@ __all__ = ["HostCall", "ProgramSchedule", "Scheduler", "Section", "remembered"]
 
 
 class _Job(Protocol):
-    """Work of a back end for one instruction, and the memory that this work touches."""
-
     @property
     def buffers(self) -> Sequence[Buffer]: ...
 
@@ -172,7 +170,6 @@ class Scheduler(ABC, Generic[J, W]):
         return end
 
     def _leaves(self) -> list[Node]:
-        """Leaves that are read in place: parameters and constants, then inputs in the caller's memory."""
         graph, views = self.lowered.graph, self.lowered.views
         borrowed = [node for node in graph.inputs if self.lowered.borrowed]
         others = [node for node in graph.order if not node.op.is_input]
@@ -187,7 +184,6 @@ class Scheduler(ABC, Generic[J, W]):
             self._add(instruction)
 
     def _add(self, instruction: Instruction | Sequence[MatrixProduct]) -> None:
-        """The jobs of one instruction, or of the products of one node."""
         looked_at: list[Access] = []
         match instruction:
             case Loop():
@@ -211,7 +207,7 @@ class Scheduler(ABC, Generic[J, W]):
             self.jobs += self.loop(looking_at(access.view, instruction.nodes))
 
     def _sections(self) -> tuple[list[Section[W]], int]:
-        """The jobs, cut where Python has to do something and before the first that varies; and how many come before."""
+        """The jobs, cut at Python's jobs and before the first varying one; and the number of sections before that."""
         sections: list[Section[W]] = []
         start = kept = 0
 
@@ -234,7 +230,7 @@ class Scheduler(ABC, Generic[J, W]):
 
 
 def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instruction | list[MatrixProduct]]]:
-    """The instructions with their numbers; products of one node that follow each other as a list."""
+    """The instructions with their numbers; consecutive products of one node as a list."""
     found: list[tuple[int, Instruction | list[MatrixProduct]]] = []
 
     def kind(item: tuple[int, Instruction]) -> object:

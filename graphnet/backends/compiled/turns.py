@@ -37,7 +37,7 @@ class Turns:
         self._under_way = False
 
     def begin(self, program: Any) -> None:
-        """BackendError if this call of a method of the program stands within another."""
+        """BackendError if this call is inside another call of a method of the program."""
         if self._under_way:
             frame: FrameType | None = sys._getframe(1)
             assert frame is not None
@@ -46,8 +46,8 @@ class Turns:
                 own = frame.f_code.co_filename == file and frame.f_locals.get("self") is program
                 if own and outside:
                     raise BackendError(
-                        "this function is called while it runs in the same thread: by a signal handler, or by an op of "
-                        "its own graph. Compile it a second time for that."
+                        "this function was called while it runs in the same thread: by a signal handler, or "
+                        "by an op of its own graph. Compile a second function for the inner call."
                     )
                 outside = outside or not own
                 frame = frame.f_back

@@ -71,7 +71,7 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of an array without axes")
+            raise TypeError("len() of a DeviceArray without axes")
         return self.shape[0]
 
     def __repr__(self) -> str:
@@ -81,7 +81,9 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
-            raise ValueError("an array on the GPU cannot be seen from the host without a copy")
+            raise ValueError(
+                "an array on the GPU cannot be read on the host without a copy; leave copy=False out"
+            )
         result = np.empty(self.shape, self.dtype)
         if self.size:
             this_device().download(self.memory, result)
@@ -100,7 +102,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if SIMULATED:
-            raise AttributeError("the simulator's memory is the host's")
+            raise AttributeError("arrays of the simulator are in host memory, not on a GPU")
         return {
             "shape": self.shape, "typestr": self.dtype.str, "version": 3, "strides": None,
             "data": (this_device().address(self.memory), False), "stream": int(this_device().stream),
@@ -129,12 +131,12 @@ class DeviceArray(NDArrayOperatorsMixin):
             return self
         if not isinstance(key, slice) or not self.shape:
             raise TypeError(
-                f"a DeviceArray of shape {list(self.shape)} takes a range along its first axis, not {key!r}; "
-                "np.asarray(...) copies it to the host"
+                f"a DeviceArray of shape {list(self.shape)} supports only slices along its first axis, not {key!r}; "
+                "copy it to the host with np.asarray(...)"
             )
         start, stop, step = key.indices(self.shape[0])
         if step != 1:
-            raise TypeError(f"a DeviceArray takes ranges in steps of 1, not {step}")
+            raise TypeError(f"slices of a DeviceArray must have step 1, not {step}")
         row = self.size // max(self.shape[0], 1)
         stop = max(start, stop)
         piece = self.memory[start * row : stop * row]
@@ -178,7 +180,7 @@ class DeviceArray(NDArrayOperatorsMixin):
             wanted = tuple(self.size // max(rest, 1) if n == -1 else n for n in wanted)
         if math.prod(wanted) != self.size:
             raise ShapeError(
-                f"a DeviceArray of shape {list(self.shape)} cannot take the shape {list(wanted)}"
+                f"a DeviceArray of shape {list(self.shape)} cannot be reshaped to {list(wanted)}"
             )
         return DeviceArray(self.memory, self._owner, wanted, self.dtype)
 
@@ -197,7 +199,7 @@ class DeviceArray(NDArrayOperatorsMixin):
 
 
 def empty(shape: Shape, dtype: Dtype) -> DeviceArray:
-    """An array of whatever was there."""
+    """An uninitialized array."""
     count = math.prod(shape)
     block = this_device().block(count * dtype.itemsize)
     return DeviceArray(block.numbers(count, dtype), block, shape, dtype)
@@ -264,7 +266,7 @@ def _of_borrowed(array: Borrowed) -> DeviceArray:
 
 
 def _common_dtype(inputs: Sequence[Any]) -> Dtype:
-    """NumPy's rule: Python's numbers take the dtype of the other operand."""
+    """NumPy's rule: Python numbers take the dtype of the other operand."""
     return np.result_type(*(x.dtype if isinstance(x, DeviceArray) else x for x in inputs))
 
 
@@ -283,7 +285,7 @@ def _elementwise(
             f"arrays on the GPU have different shapes: {', '.join(str(list(s)) for s in shapes)}"
         )
     if out is not None and not np.can_cast(given, out.dtype, "same_kind"):
-        raise DtypeError(f"a result of {given} does not fit into an array of {out.dtype}")
+        raise DtypeError(f"out= must have a dtype that can hold {given}, not {out.dtype}")
     made = empty(shape, given) if out is None else out
     if made.size:
         kinds = tuple(_kind(x) for x in (made, *operands))
@@ -293,7 +295,6 @@ def _elementwise(
 
 
 def _operand(x: Any, shape: Shape) -> Any:
-    """A DeviceArray, or a number."""
     if isinstance(x, DeviceArray):
         return x if x.shape == shape else x.dtype.type(np.asarray(x)) if x.size == 1 else x
     value = np.asarray(x)
@@ -307,7 +308,7 @@ def _operand(x: Any, shape: Shape) -> Any:
 
 
 def _apart(x: Any, out: DeviceArray | None) -> Any:
-    """The operand, or a copy of it if it is another range of the memory that is written to."""
+    """The operand, or a copy if it overlaps another range of `out`."""
     if not isinstance(x, DeviceArray) or out is None or x._owner is not out._owner or not x.size:
         return x
     address = this_device().address
@@ -331,7 +332,6 @@ def ufunc_text(expression: str, kinds: tuple[str, ...], dtype: Dtype) -> str:
 
 
 def _read(source: KernelSource, kinds: Sequence[str], dtype: Dtype) -> list[TypedName]:
-    """The inputs' elements at i, as the dtype in which is computed."""
     found = []
     for k, kind in enumerate(kinds):
         own = np.dtype(kind.rstrip("*"))
@@ -356,7 +356,7 @@ def _launch(text: str, kinds: tuple[str, ...], work: int, arguments: Sequence[An
 
 
 def _total(expression: str, inputs: Sequence[DeviceArray], dtype: Dtype) -> Any:
-    """Σ expression, always in the same order: parts by blocks, then the parts by one block."""
+    """Σ expression in a fixed order: parts by blocks, then the sum of parts by one block."""
     shapes = {x.shape for x in inputs}
     if len(shapes) > 1:
         raise ShapeError(
@@ -423,9 +423,7 @@ def sum_text(expression: str, kinds: tuple[str, ...], dtype: Dtype, threads: int
 
 
 def _refusal(name: str) -> str:
-    return (
-        f"{name} does not work on the GPU; np.asarray(...) copies a DeviceArray to the host, if you want that"
-    )
+    return f"{name} does not support arrays on the GPU; copy a DeviceArray to the host with np.asarray(...)"
 
 
 def _sum_of(x: DeviceArray, axis: Any = None) -> Any:

@@ -123,7 +123,6 @@ def _by_rows(batch: StridedBatch) -> bool:
 
 
 def _stored(batch: StridedBatch) -> tuple[int, int]:
-    """(transposed, leading dimension) of a matrix, as the library expects them."""
     found = orientation(batch.shape[1:], batch.strides[1:])
     assert found is not None
     by_rows, pitch = found

@@ -41,15 +41,15 @@ def restored(
     schedule, multiply = schedule_of(header, arrays, source), cublas(tf32)
     if multiply is None and any(isinstance(r, LibraryProduct) for work, _ in schedule.sections for r in work):
         raise BackendError(
-            "this stored function multiplies by cuBLAS, which is not installed: pip install 'graphnet-rnn[cublas]'; or "
-            "compile and save it again here."
+            "this stored function needs cuBLAS, which is not installed. Install it (pip install "
+            "'graphnet-rnn[cublas]'), or compile and save the function again on this machine."
         )
     device = this_device()
     needed, free = schedule.arena_bytes, device.free_memory()
     if needed > free:
         raise BackendError(
-            f"this stored function needs {readable_bytes(needed)} of memory; {readable_bytes(free)} are free on the "
-            f"{device.name}"
+            f"this stored function needs {readable_bytes(needed)} of memory, but {readable_bytes(free)} are "
+            f"free on the {device.name}"
         )
     return CudaProgram(schedule, source, False, device, multiply)
 
@@ -64,6 +64,6 @@ def _require_memory(
     recomputed = scheduled(graph).arena_bytes
     needed, left, less = map(readable_bytes, (schedule.arena_bytes, free, recomputed))
     raise BackendError(
-        f"the function needs {needed} of memory, and {left} are free on the {device.name}. With memory='sqrt' it would "
-        f"need {less}; a smaller batch needs less, too."
+        f"the function needs {needed} of memory, but {left} are free on the {device.name}. Compile with memory='sqrt' "
+        f"(needs {less}), or use a smaller batch."
     )

@@ -34,12 +34,12 @@ _Memory = tuple[Any, dict[Any, Any]]
 
 
 class Device:
-    """One GPU, and the stream on which all programs run one after the other. `this_device()` gives it."""
+    """One GPU, and the stream on which all programs run one after another. `this_device()` returns it."""
 
     def __init__(self) -> None:
         if not SIMULATED:
             _require_gpu()
-            # Numba warns of every launch of few blocks; here many are small, and replayed at little cost.
+            # Numba warns about launches with few blocks; here many are small, and cheap to replay.
             settings: Any = importlib.import_module("numba.cuda.core.config")
             settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         self.stream = cuda.stream()
@@ -103,7 +103,7 @@ class Device:
     def address(self, memory: Any) -> int:
         return int(memory.ctypes.data if SIMULATED else memory.device_ctypes_pointer.value or 0)
 
-    # Numba's own copies look at their operands for tens of microseconds.
+    # Numba's own copies take tens of microseconds to inspect their operands.
 
     def upload(self, source: Array, target: Any) -> None:
         """Copies an array of the host to memory of its size."""
@@ -179,12 +179,10 @@ class DeviceMemory:
 
 
 class _Graph:
-    """Launches captured from a stream, instantiated."""
-
     def __init__(self, stream: Any, work: Callable[[Any], None]) -> None:
         self._stream = int(stream)
         # A separate stream, which does not block the default one: work of other threads and libraries is neither
-        # captured nor refused. Relaxed: memory that Python frees meanwhile does not invalidate the capture.
+        # captured nor rejected. Relaxed: memory that Python frees during the capture does not invalidate it.
         mode = _driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         cuda.current_context()
         own = int(_called("cuStreamCreate", int(_driver().CUstream_flags.CU_STREAM_NON_BLOCKING)))
@@ -196,7 +194,7 @@ class _Graph:
             _called("cuStreamDestroy", own)
         self._graph = _called("cuGraphInstantiate", graph, 0)
         _called("cuGraphDestroy", graph)
-        # At the end of the program the driver lets go of everything, when this module may be gone.
+        # At exit the driver frees everything; this module may then be gone.
         weakref.finalize(self, _driver().cuGraphExecDestroy, self._graph).atexit = False
         _called("cuGraphUpload", self._graph, self._stream)
 
@@ -207,12 +205,10 @@ class _Graph:
 
 @cache
 def _driver() -> Any:
-    """The bindings of the driver, which a simulator does not need."""
     return importlib.import_module("cuda.bindings.driver")
 
 
 def _called(name: str, *arguments: Any) -> Any:
-    """Result of a function of the driver; BackendError if it fails."""
     error, *results = getattr(_driver(), name)(*arguments)
     if int(error):
         text = _driver().cuGetErrorString(error)[1]
@@ -233,7 +229,7 @@ def _require_gpu() -> None:
         if supported // 1000 >= major:
             cuda.current_context()
         reason = "" if cuda.is_available() else "Numba finds no compiler: pip install 'graphnet-rnn[cuda]'"
-    except Exception as error:  # drivers and loaders raise of all kinds
+    except Exception as error:  # drivers and loaders raise errors of any class
         reason = " ".join(str(error).split()).rstrip(".: ") or type(error).__name__
     if reason:
         raise BackendError(f"backend='cuda' finds no usable NVIDIA GPU ({reason}). {INSTEAD}")

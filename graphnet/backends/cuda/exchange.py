@@ -1,4 +1,4 @@
-"""DLPack: memory handed from one library to another without a copy, by the C structures that all of them know.
+"""DLPack: memory passed from one library to another without a copy, by C structures that all of them support.
 
 Source: the DLPack specification 1.0, dlpack.h; and the Python array API standard, `__dlpack__`.
 """

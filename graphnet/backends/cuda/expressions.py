@@ -106,7 +106,7 @@ class PythonEmitter(Emitter[TypedName]):
             moved = assign(f"{rest} + {y}", dtype)
             moved = assign(f"{moved} if ({rest} < {zero}) != ({y} < {zero}) else {rest}", dtype)
             return assign(f"{none} if {rest} == {zero} else {moved}", dtype)
-        # By 0 the rest is 0 here, as by 1; so it is by -1, where the quotient may be too large.
+        # The remainder by 0 is 0 here, as by 1; and by -1, where the quotient may overflow.
         trap = f"{y} == {zero}" + (f" or {y} == {self.number(-1, dtype)}" if dtype.kind == "i" else "")
         divisor = assign(f"{one} if {trap} else {y}", dtype)
         return assign(f"{x} % {divisor}", dtype)

@@ -37,7 +37,7 @@ def stored_work(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Arr
 def schedule_of(
     header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
 ) -> LaunchSchedule:
-    """The schedule that was stored; source: see Backend.restore."""
+    """The stored schedule; source: see Backend.restore."""
     texts = header["texts"]
     works = [[_restored_run(run, texts) for run in work] for work in header["runs"]]
     common = restored_schedule(header, arrays, works, source)

@@ -88,12 +88,12 @@ def compiled(text: str, arguments: tuple[str, ...]) -> Any:
         return _compiled(text, arguments)
 
 
-@lru_cache(maxsize=1024)  # programs hold theirs themselves
+@lru_cache(maxsize=1024)  # programs hold references to theirs
 def _compiled(text: str, arguments: tuple[str, ...]) -> Any:
     if SIMULATED:
         return cuda.jit(function_of(text, simulated=True))
     dispatcher = _dispatcher(_code_of(text), signature_of(arguments))
-    # Numba would do this at the first launch; where two threads launch first at once, it fails in one of them.
+    # Numba would do this at the first launch, and fail if two threads launch first at the same time.
     for kernel in dispatcher.overloads.values():
         kernel.bind()
     return dispatcher
@@ -112,8 +112,6 @@ def _dispatcher(code: str, signature: Any) -> Any:
 
 
 class _Kept:
-    """The file of a kernel's code, and Numba's files of the compiled code."""
-
     def __init__(self, cache: Cache, folder: Path, path: Path) -> None:
         self.cache, self.folder, self.path = cache, folder, path
         self._name = f"cuda/{path.stem}.seal"
@@ -129,7 +127,7 @@ class _Kept:
         content = code.encode()
         path = folder.parent / f"kernel_{hashlib.sha256(content).hexdigest()[:32]}.py"
         try:
-            # Numba takes a file of another age for another kernel, so it is written once.
+            # For Numba, a file with another time stamp is another kernel, so it is written once.
             if not path.is_file() or bounded(path)[0] != content:
                 write_whole(path, content, durable=False, mode=0o600, tidy=False)
         except OSError:
@@ -157,7 +155,7 @@ class _Kept:
 
 
 def _digest(files: list[Path]) -> bytes:
-    """Digest of names and contents; empty if a file is not one that Numba may have written."""
+    """Digest of names and contents; empty if a file is not Numba's."""
     digest = hashlib.sha256()
     for file in files:
         content, _ = bounded(file)

@@ -35,7 +35,7 @@ _layouts: dict[Hashable, LaunchLayout] = {}
 
 
 def _layout_of(loop: Loop, division: ThreadDivision, check: bool) -> LaunchLayout:
-    """Loops of all time steps have one layout: it is made once."""
+    """Cached, since loops of all time steps have the same layout."""
     key = (division, check, loop.form)
     return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, division, check))
 
@@ -44,8 +44,6 @@ def _layout_of(loop: Loop, division: ThreadDivision, check: bool) -> LaunchLayou
 
 
 class _Operands:
-    """The loads of a loop in code: at given indices, their values and those of all steps."""
-
     def __init__(
         self, source: KernelSource, loop: Loop, columns: Sequence[Sequence[Stride]], check: bool
     ) -> None:
@@ -205,14 +203,14 @@ def _elementwise(loop: Loop, division: ThreadDivision, check: bool) -> LaunchLay
 
 def reduction_launches(loop: Loop, division: ThreadDivision, check: bool) -> list[Launch]:
     """One launch, or two where few results are made of many numbers: parts first, then their sum."""
-    assert not loop.stores, "this back end takes no graph whose reductions are fused"
+    assert not loop.stores, "this back end does not support fused reductions"
     ((how, number, result),), axes = loop.reductions, loop.reduced
     assert not loop.looks_up
     kept_axes = [i for i in range(len(loop.shape)) if i not in axes]
     tables = operand_strides(loop)
     kept = joined(kept_axes, loop.shape, tables)
     reduced = joined(axes, loop.shape, tables)
-    # Neighbouring threads read neighbouring numbers: along the reduced axis where more operands are contiguous there.
+    # Adjacent threads read adjacent numbers: along the reduced axis if more operands are contiguous there.
     along = reduced[-1][1] if reduced else [0] * len(tables)
     by_rows = not kept or is_along_reduced(loop, kept[-1][1], along)
     fold = Fold(how, loop.dtype_of(number))
@@ -240,7 +238,7 @@ def reduction_launches(loop: Loop, division: ThreadDivision, check: bool) -> lis
     first = LaunchLayout.of(
         source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), division
     ).launch(loop.nodes, [*views[:-1], partial])
-    # The parts side by side, seen with the result's own axes.
+    # The parts side by side, with the axes of the result.
     shape = tuple(size for size, _ in kept)
     whole = View(scratch, 0, (parts, *shape), (results, *contiguous_strides(shape)))
     whole_result = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
@@ -264,8 +262,8 @@ class _Reduction:
     """The kernel. threads: (x, y) of a block. chunk: number of terms that each block along z sums; its parts are
     adjacent.
 
-    by_rows: threads along x share the terms of one result, threads along y work at different ones; else threads along x
-    work at neighbouring results, and those along y share the terms of each.
+    by_rows: threads along x share the terms of one result, and threads along y compute different results; else threads
+    along x compute adjacent results, and threads along y share the terms of each.
     """
 
     def __init__(
@@ -297,7 +295,7 @@ class _Reduction:
         source.line("ty = cuda.threadIdx.y")
         if self.sharing > 1:
             source.shared("shared", str(self.lanes * self.others), fold.kept)
-        # All threads of a block go round together, also those that have nothing to do: they meet in between.
+        # All threads of a block run all iterations, also idle ones, since they synchronize in between.
         if by_rows:
             self._over_rows()
         else:
@@ -323,7 +321,6 @@ class _Reduction:
                 self._work([*found, "c"], f"c < {columns}")
 
     def _work(self, indices: Sequence[str], inside: str) -> None:
-        """The result at these indices, by all threads of the block."""
         source, fold, sharing = self.source, self.fold, self.sharing
         source.line(f"sum = {PythonEmitter(source).number(fold.identity, fold.kept)}")
         share = "tx" if self.by_rows else "ty"
@@ -376,7 +373,7 @@ def _combined(source: KernelSource, fold: Fold, total: str, x: str) -> TypedName
 
 
 def _tree(source: KernelSource, fold: Fold, lanes: int, sharing: int, by_rows: bool) -> None:
-    """`sum` of the threads that share a result, in the first of them: halves onto halves."""
+    """Adds `sum` of the threads that share a result, by halves, in the first thread."""
     me = f"ty * {lanes} + tx"
     source.line(f"shared[{me}] = sum")
     source.line("cuda.syncthreads()")

@@ -1,6 +1,6 @@
 """Matrix products as kernels: tiles in shared memory, each thread a few numbers of the result in registers.
 
-Where cuBLAS is at hand (see blas), it does most of them instead.
+If cuBLAS is available (see blas), it computes most of them instead.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def product_launches(products: Products, division: ThreadDivision) -> list[Launc
 
 
 def _as_sums(products: Products, division: ThreadDivision) -> list[Launch]:
-    """A vector times a matrix reads each number once: it is a loop that multiplies, and sums."""
+    """A vector times a matrix reads each number once, so a loop with sums computes it."""
     a, b, c = products.a, products.b, products.c
     (count, rows, columns), inner = c.shape, a.shape[2]
     shape = (count, rows, columns, inner)
@@ -105,7 +105,6 @@ def _as_sums(products: Products, division: ThreadDivision) -> list[Launch]:
 
 
 def _tile(products: Products, division: ThreadDivision) -> Tile:
-    """The largest tile whose number keeps the GPU busy; else the smallest."""
     count, rows, columns = products.c.shape
     for tile in tiles_for(products.c.dtype, division):
         if count * (rows // tile.rows) * (columns // tile.columns) >= division.blocks // 2:
@@ -135,7 +134,7 @@ def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
 
 @cache
 def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
-    """A kernel. flat: the last axis of an operand is contiguous, so neighbouring threads read along it."""
+    """A kernel. flat: the last axis of an operand is contiguous, so adjacent threads read along it."""
     source = KernelSource()
     line = source.line
     memory, name = source.array(dtype), dtype.name
@@ -146,7 +145,7 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
     ):  # fmt: skip
         source.number(number, 0)
     threads = tile.down * tile.across
-    # One more column than needed, so that threads that write down a column meet different banks of the memory.
+    # One more column than needed, so that threads that write a column use different memory banks.
     source.shared("left", f"({depth}, {rows + 1})", dtype)
     source.shared("right", f"({depth}, {columns + 1})", dtype)
     _tile_places(source, tile)
@@ -155,7 +154,7 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
             line(f"s{i}_{j} = {name}(0)")
     of_a, of_b = ("row", "rows", "from_a", "a1", "a2"), ("column", "columns", "from_b", "b2", "b1")
     left = _Filling(source, "left", memory, threads, (rows, depth), of_a, a_flat)
-    # The right operand is read with its axes the other way round.
+    # The axes of the right operand are swapped.
     right = _Filling(source, "right", memory, threads, (columns, depth), of_b, not b_flat)
     line("k = begin")
     with source.block("while k < end"):
@@ -178,7 +177,6 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
 
 
 def _tile_places(source: KernelSource, tile: Tile) -> None:
-    """Which thread this is, which terms its block sums, and where its tile and its operands begin."""
     line = source.line
     line("tx = cuda.threadIdx.x")
     line("ty = cuda.threadIdx.y")
@@ -194,7 +192,6 @@ def _tile_places(source: KernelSource, tile: Tile) -> None:
 
 
 def _add_products(source: KernelSource, tile: Tile) -> None:
-    """Adds products of tiles in shared memory to a thread's numbers."""
     line = source.line
     with source.block(f"for d in range({tile.depth})"):
         for i in range(tile.height):
@@ -207,9 +204,9 @@ def _add_products(source: KernelSource, tile: Tile) -> None:
 
 
 class _Filling:
-    """Reads tiles of an operand, one after the other; outside of it: 0.
+    """Reads tiles of an operand, one after another; 0 outside of the operand.
 
-    shape: rows (or columns) of a tile, and its depth. along_depth: neighboring threads read along the depth. If all
+    shape: rows (or columns) of a tile, and its depth. along_depth: adjacent threads read along the depth. If all
     sizes are powers of two, a thread's numbers have fixed distances, so their places are computed once for all tiles.
     """
 
@@ -241,7 +238,6 @@ class _Filling:
         )
 
     def fill(self, name: str) -> None:
-        """Lines that fill the tile at depth k; name: of the dtype."""
         source, into = self.source, self.into
         if not self.regular:
             with source.block(f"for e in range(me, {self.wide * self.depth}, {self.threads})"):

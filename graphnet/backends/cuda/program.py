@@ -82,14 +82,13 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return found
 
     def _downloaded(self, at: Held) -> Array:
-        """It is there after `wait`."""
+        """The array is valid after `wait`."""
         array = np.empty(at.shape, at.dtype)
         if at.memory is not None:
             self.device.download(at.memory, array)
         return array
 
     def _kept(self, at: Held) -> DeviceArray:
-        """A copy that stays on the GPU."""
         array = empty(at.shape, at.dtype)
         if at.memory is not None:
             self.device.copy(at.memory, array.memory)
@@ -100,7 +99,6 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
             upload()
 
     def _uploading(self, upload: Upload) -> Callable[[], None]:
-        """Copies adjacent leaves."""
         first, last = upload.nodes[0].value, upload.nodes[-1].value
         nbytes = last.ctypes.data + last.nbytes - first.ctypes.data
         if not nbytes:
@@ -138,7 +136,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
                 spent[node] += seconds / len(run.nodes)
 
     def lower_flag(self) -> None:
-        """After a run in which it was raised, or that was ended before it was looked at."""
+        """Resets the flag after a run that raised it or was interrupted."""
         if self._wrong:
             self.device.upload(self._no, self._flag)
             self._raised[0] = 0
@@ -171,7 +169,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
 
 
 class _Section:
-    """Launches in series: one by one when they first run, so that all code is loaded; then captured, and replayed."""
+    """Launches in series: first one by one, so that all code is loaded; then captured and replayed."""
 
     def __init__(self, program: CudaProgram, runs: Sequence[Launch | LibraryProduct]) -> None:
         self.runs = runs

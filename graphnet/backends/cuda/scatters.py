@@ -42,7 +42,6 @@ def scatter_launches(scatter: Scatter, division: ThreadDivision, chains: Chains)
 
 
 def _chunk(source: KernelSource, name: str, places: str, chunks: int) -> None:
-    """begin, end: of chunk number `name`."""
     source.line(f"begin = {places} * {name} // {chunks}")
     source.line(f"end = {places} * ({name} + 1) // {chunks}")
 

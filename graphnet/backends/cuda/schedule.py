@@ -118,10 +118,7 @@ class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]
 
 
 def _lay_out(leaves: Sequence[Node], views: Mapping[Node, View]) -> tuple[list[Upload], int]:
-    """Places for leaves after the header, and their end. Leaves that are adjacent on the host are adjacent on the GPU.
-
-    The parameters of a network are parts of one vector, so they are copied at once.
-    """
+    """Places for leaves after the header, and their end. Adjacent leaves stay adjacent, to be copied at once."""
     uploads: list[Upload] = []
     end, root, stop = HEADER, None, 0
     for node in sorted(leaves, key=lambda n: (n.op.is_parameter, n.value.ctypes.data)):
@@ -143,7 +140,6 @@ def _lay_out(leaves: Sequence[Node], views: Mapping[Node, View]) -> tuple[list[U
 
 
 def _root(array: Array) -> Array | None:
-    """The array in one piece, of the same dtype, that this one is a part of."""
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -151,7 +147,6 @@ def _root(array: Array) -> Array | None:
 
 
 def _start(view: View) -> int:
-    """Offset in elements, from the start of the arena; 0 without memory."""
     return view.buffer.offset // view.dtype.itemsize + view.offset if view.buffer.nbytes else 0
 
 

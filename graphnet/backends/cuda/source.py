@@ -64,7 +64,7 @@ class KernelSource:
         """A new name for the value of the text, of this dtype: machine numbers do not widen as Python's do."""
         name = f"t{self._names}"
         self._names += 1
-        # Comparisons are booleans by themselves.
+        # Comparisons return booleans.
         self.line(f"{name} = {text}" if dtype.kind == "b" else f"{name} = {dtype.name}({text})")
         return TypedName(name, dtype)
 

@@ -76,7 +76,7 @@ class CoreDivision(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A kernel's text, and the words of its record behind the first two."""
+    """A kernel's text, and the words of its record after the first two."""
 
     text: str
     words: tuple[int, ...]
@@ -170,7 +170,7 @@ class LoopJob(InstructionJob):
         shape = loop.shape
         kept = [i for i in range(len(shape)) if i not in loop.reduced]
         rows = shape[kept[0]] if kept else 1
-        # A row that is looked up, or made of a code, is found from its first column on.
+        # The address of a looked-up or one-hot row is that of its first column.
         divisible = bool(kept) and not (loop.looks_up and kept[0] == len(shape) - 1)
         large = follows or math.prod(shape) >= division.least
         if divisible and rows >= division.parts and large:
@@ -227,7 +227,7 @@ _layouts: dict[Hashable, RecordLayout] = {}
 
 
 def _layout_of(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
-    """Loops of all time steps have one layout: it is made once."""
+    """Cached, since loops of all time steps have the same layout."""
     key = (rows, context.vector_bytes, context.check, context.avx512, loop.form)
     return _layouts.get(key) or remembered(_layouts, key, _layout(loop, rows, context))
 
@@ -251,7 +251,7 @@ def _axes(loop: Loop, shape: Sequence[int], kept_axes: Sequence[int]) -> Axes:
     by_rows = False
     if loop.reductions:
         reduced = reduced or [(1, none)]
-        # As for the whole loop, whatever part of it this is: which sums come first must not depend on the division.
+        # As for the whole loop: the order of sums must not depend on the division.
         outside = joined(kept_axes, loop.shape, tables)
         by_rows = not outside or loop.looks_up or is_along_reduced(loop, outside[-1][1], reduced[-1][1])
         if loop.looks_up:
@@ -267,7 +267,7 @@ def _axes(loop: Loop, shape: Sequence[int], kept_axes: Sequence[int]) -> Axes:
 
 
 class _Form:
-    """A record behind its sizes: strides, each set of them once; then numbers, and the addresses of views."""
+    """A record after its sizes: distinct strides, then numbers, then addresses of views."""
 
     def __init__(self, loop: Loop, axes: Axes, row_axis: int) -> None:
         self.loop, self.axes, self.row_axis = loop, axes, row_axis
@@ -280,11 +280,9 @@ class _Form:
         return self.strides.setdefault(tuple(s or 0 for s in strides), len(self.strides))
 
     def address(self, axis: int) -> None:
-        """Adds the address of the loop's next view."""
         self.last.append((next(self._which), axis))
 
     def own(self, k: int) -> list[int | None]:
-        """The strides of operand k."""
         return [column[k] for column in self.axes.columns]
 
     # -- in the order of the loop's views --------------------------------------------------------
@@ -454,7 +452,6 @@ class KernelCallJob(InstructionJob):
         return sum(self._scratch_sizes())
 
     def _scratch_sizes(self) -> list[int]:
-        """Bytes of each array of scratch memory, up to where the next may begin."""
         item = self.call.target.dtype.itemsize
         shapes = [held for held in self.call.layout.more if isinstance(held, tuple)]
         return [-(-math.prod(shape) * item // ALIGNMENT) * ALIGNMENT for shape in shapes]

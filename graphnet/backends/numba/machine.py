@@ -49,8 +49,8 @@ class Kernel:
 class _Held:
     """The memory of kernels that were loaded together: freed when none of them is referenced any more.
 
-    It has only the number of LLVM's engine; the machine has the engine. If this object alone held the engine, a
-    collector that finds both in a cycle would finalize each, and two threads would free the same memory.
+    It holds only the number of LLVM's engine, and the machine holds the engine. Otherwise a garbage collector that
+    finds both in a cycle would finalize each, and two threads would free the same memory.
     """
 
     def __init__(self, machine: Machine, engine: int) -> None:
@@ -83,8 +83,8 @@ class Machine:
         self.avx512 = self.vector_bytes == 64
         self._target = llvm.Target.from_default_triple()
         self.triple = self._target.triple
-        # Whatever is done with LLVM is done under this lock, so that a fork finds nothing half done. The collector
-        # may give kernels back anywhere, also while this thread has it.
+        # All calls of LLVM hold this lock, so that a fork never interrupts one. The garbage collector
+        # may free kernels at any time, also while this thread holds the lock.
         self._lock = threading.RLock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
@@ -122,7 +122,7 @@ class Machine:
         return self.load(keys, lambda key: self.machine_code(key, text_of[key], kept))
 
     def load(self, keys: Sequence[str], code_of: Callable[[str], bytes]) -> list[Kernel]:
-        """The kernels of these names; `code_of` gives the code of those that are new."""
+        """The kernels of these names; `code_of` returns the code of the new ones."""
         with self._lock:
             found = {key: self._kernels.get(key) for key in keys}
             new = [key for key, kernel in found.items() if kernel is None]
@@ -144,7 +144,6 @@ class Machine:
         return int(self._engines[engine].get_function_address(symbol))
 
     def _loaded(self, codes: Iterable[bytes]) -> int:
-        """The number of an engine that has this code in memory."""
         # The code is compiled already, so the target needs no processor. The engine owns its target.
         target = self._target.create_target_machine(opt=0)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
@@ -222,7 +221,8 @@ def _lesser_processor(features: Mapping[str, bool]) -> tuple[str, str, int, int]
         return None
     if name not in _LESSER:
         raise BackendError(
-            f"GRAPHNET_PROCESSOR is {shown(name)}; it may be {' or '.join(_LESSER)}, or not set: this machine's own."
+            f"GRAPHNET_PROCESSOR is {shown(name)}; it must be {' or '.join(_LESSER)}, or unset for this "
+            "machine's processor."
         )
     processor, needed, vector_bytes, registers = _LESSER[name]
     lacking = [feature for feature in needed if not features.get(feature)]

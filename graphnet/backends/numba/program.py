@@ -127,7 +127,8 @@ def restored(
     if made_for != machine.processor_key:
         raise BackendError(
             "this stored function was compiled for another processor or version of LLVM "
-            f"({' '.join(made_for.split()[1:2])}, here {machine.processor}); compile and save it again here."
+            f"({' '.join(made_for.split()[1:2])}; this machine: {machine.processor}). Compile and save it again "
+            "on this machine."
         )
     works = [
         [Tape(**{part: arrays[f"{part}.{i}.{k}"] for part in TAPE}, owners=[]) for k in range(parts)]
@@ -161,8 +162,6 @@ class _Borrowed:
 
 
 class _Section:
-    """Native code: the tapes of all parts, with real addresses."""
-
     def __init__(self, words: Sequence[Array], tapes: Sequence[Tape]) -> None:
         self.words, self.tapes = words, tapes
         #: How many records of each part end with each superstep.
@@ -185,7 +184,6 @@ class _Section:
             self.run_alone(self._busy)
 
     def run_alone(self, parts: Iterable[int]) -> None:
-        """Superstep by superstep, the parts one after the other, in this order."""
         order = list(parts)
         run = runner()
         for row in self._rows:
@@ -193,7 +191,7 @@ class _Section:
                 run(row[part])
 
     def time(self, team: Team, threads: int, spent: dict[Node, float]) -> None:
-        """Adds each node's seconds: its records' time, shared among the nodes that one record works for."""
+        """Adds each node's seconds: the time of its records, shared among the nodes of a record."""
         owners = [tape.owners for tape in self.tapes]
         ticks = [np.zeros(len(owner), np.int64) for owner in owners]
         table = self.table.copy()

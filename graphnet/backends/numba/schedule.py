@@ -146,7 +146,7 @@ class TapeScheduler(Scheduler[InstructionJob, list[Tape]]):
     # -- places ------------------------------------------------------------------------------------------------------
 
     def place_values(self, start: int) -> int:
-        """Behind the values comes memory of each core's own."""
+        """The memory of each core follows the values."""
         parts, machine = self.division.parts, self.machine
         own = [job for job in self.jobs if not isinstance(job, Host)]
         self.barriers = barriers_of(self.jobs, self.fixed)
@@ -251,11 +251,11 @@ class _Packing:
         in_blocks: set[View] = set()
         for b, products in users.items():
             right = products[0].nodes[0].inputs[1]
-            # A join of inputs has no writer: they are brought to their places in it.
+            # A join of inputs has no writer: inputs are copied into it.
             weights_only = (
                 writer_of.get(b.buffer, -1) < lowered.unfed and not _is_fed(right) and right not in varying
             )
-            # What `again` finds as it was is packed for more rows than those of one call.
+            # Operands that `again` does not recompute are packed for the rows of several calls.
             few = sum(p.c.shape[0] for p in products) <= FEW_ROWS and not (varying and weights_only)
             if few or not (weights_only or len(products) > 1):
                 continue
@@ -270,8 +270,7 @@ class _Packing:
         self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_blocks)
 
     def _pack(self, b: View, right: Node, rows: int) -> tuple[OperandBlock, ...] | None:
-        """Plans b's panels, for products of at most `rows` rows. Returns the blocks to pack from, if b would otherwise
-        be joined only for packing."""
+        """Plans b's panels for products of at most `rows` rows; returns the blocks to pack from, if there are any."""
         lanes = self._machine.vector_bytes // b.dtype.itemsize
         width = panel_width(b.shape[1], lanes, self._machine.registers, rows) * lanes
         panels = -(-b.shape[1] // width)
@@ -286,7 +285,6 @@ class _Packing:
         return [self._waiting.pop(b) for b in self._early if b in self._waiting]
 
     def before(self, instruction: Instruction) -> list[PackJob]:
-        """The packing that the instruction is the first to want."""
         if isinstance(instruction, MatrixProduct) and instruction.b in self._waiting:
             return [self._waiting.pop(instruction.b)]
         return []
@@ -314,7 +312,7 @@ def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
 
 
 def _blocks(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[OperandBlock, ...] | None:
-    """The right operand as the blocks that were to be copied together; None if they do not end with panels."""
+    """The blocks that would be joined into the right operand; None if they do not end with panels."""
     if not copies:
         return None
     turned = b.strides[1] != 1
@@ -345,7 +343,7 @@ def _blocks(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Operand
 def _needless_copies(
     lowered: Lowered, joins: Mapping[Buffer, Sequence[Loop]], in_blocks: set[View]
 ) -> set[Instruction]:
-    """Copies into joins that only products read, which pack the blocks from where they are."""
+    """Copies into joins that only products read, since these pack the blocks directly."""
     buffers = {b.buffer for b in in_blocks}
     for instruction in lowered.instructions:
         for access in instruction.reads:

@@ -77,8 +77,6 @@ def make_tape(
 
 @cache
 def _run_text(timed: bool) -> str:
-    """The native loop over the records of a tape; timed: with the ticks of each record written one after another."""
-
     def only(text: str) -> str:
         return text if timed else ""
 
@@ -118,7 +116,7 @@ attributes #0 = {{ nounwind }}
 
 @cache
 def _kernel(text: str) -> Kernel:
-    """Held for good: threads may be in it at any time."""
+    """Never freed, since threads may run it at any time."""
     (kernel,) = this_machine().kernels([text])
     return kernel
 

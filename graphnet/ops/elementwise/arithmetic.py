@@ -172,7 +172,6 @@ class Power(Elementwise):
 
 
 def _base(x: Node, exponent: float) -> Node:
-    """Casts x to a dtype that can hold the power."""
     if not is_float(x.dtype) and (isinstance(exponent, float) or exponent < 0):
         return cast(x, FLOAT64)
     return cast(x, "int64") if x.dtype == BOOL else x

@@ -76,8 +76,8 @@ class Elementwise(Op):
         if not isinstance(partials, (list, tuple)) or len(partials) != len(inputs):
             given = len(partials) if isinstance(partials, (list, tuple)) else f"a {type(partials).__name__}"
             raise DifferentiationError(
-                f"{self.name}.partials gave {given}, at {y.describe()} (made at {y.origin}); return a list or tuple "
-                f"of {len(inputs)} node(s), one ∂y/∂x for each input."
+                f"{self.name}.partials returned {given}, at {y.describe()} (made at {y.origin}); return a list "
+                f"or tuple of {len(inputs)} node(s), one ∂y/∂x for each input."
             )
         return partials
 
@@ -86,7 +86,7 @@ class Elementwise(Op):
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         if len(inputs) != self.arity and self.arity:
             raise ShapeError(
-                f"{self.name} takes {self.arity} input(s), not {len(inputs)}; for an op of your own, set `arity`"
+                f"{self.name} takes {self.arity} input(s), not {len(inputs)}; if you define the op, set `arity`"
             )
         if not self.takes_flags:
             for x in inputs:
@@ -123,7 +123,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
-    """Returns the dtype of the nodes beside a number, or a wider one if that cannot hold the number."""
+    """Returns the dtype of the other operands, or a wider one if that cannot hold the number."""
     known = np.result_type(*(node.dtype for node in beside))
     if isinstance(number, (bool, np.bool_)) or is_float(known):
         return known

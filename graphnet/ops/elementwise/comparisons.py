@@ -216,7 +216,7 @@ def logical_not(x: Any) -> Node:
 
 
 def _of_booleans(sign: str, instead: Callable[..., Node]) -> Callable[..., Node]:
-    """Returns an operator & | ~ that takes booleans only: for integers NumPy's would work on bits."""
+    """Returns an operator & | ~ for booleans only, since NumPy's works bitwise on integers."""
 
     def applied(*operands: Any) -> Node:
         for operand in operands:

@@ -72,7 +72,7 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert output_of("-c", PROGRAM, GRAPHNET_CACHE=str(tmp_path)).split() == ["0", made]
 
 
-OTHERS, ANOTHER = "can be written to by others", "belongs to another user (number 54321)"
+OTHERS, ANOTHER = "can be written to by others", "belongs to another user (user id 54321)"
 #: What is wrong with a kernel -> how it gets so, and what is told; of each there is a copy, ".elsewhere".
 DAMAGES = {
     "another bit": (lambda kernel, was: kernel.write_bytes(was[:-1] + bytes([was[-1] ^ 1])), ""),
@@ -414,7 +414,7 @@ def test_code_is_compiled_for_the_requested_processor(monkeypatch) -> None:
 
 
 def test_an_unknown_processor_or_what_this_one_lacks_is_refused(monkeypatch) -> None:
-    with pytest.raises(gn.BackendError, match="GRAPHNET_PROCESSOR is 'mmx'; it may be avx2 or sse2"):
+    with pytest.raises(gn.BackendError, match="GRAPHNET_PROCESSOR is 'mmx'; it must be avx2 or sse2"):
         machine_of("mmx", monkeypatch)
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", dict)
     with pytest.raises(gn.BackendError, match=r"'avx2'.*lacks avx2, fma, bmi2"):

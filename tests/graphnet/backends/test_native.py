@@ -127,8 +127,8 @@ class Cubed(gn.Elementwise):
 def test_storing_errors_name_a_remedy(tmp_path) -> None:
     x = gn.input((3,), "float64", name="x")
     for build, settings, remedy in (
-        (Reversed(), {}, "Give the op `expanded`"),
-        (Cubed(), {}, "Give the op a `kernel`"),
+        (Reversed(), {}, "Define `expanded` on the op"),
+        (Cubed(), {}, "Define `kernel` on the op"),
         (gn.softmax, {"passes": ()}, "passes=gn.passes.DEFAULT"),
     ):
         function = gn.compile(build(x), [x], **settings)

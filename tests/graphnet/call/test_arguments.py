@@ -125,7 +125,7 @@ ROWS = [
     *((lambda c=c: c("it", 10**5000), UsageError, "it must be")
       for c in (settings.number, settings.amount, settings.limit, settings.fraction)),
     (lambda: settings.limit("it", 0), UsageError, "it must be > 0, or None for no limit, not 0"),
-    (lambda: settings.path("it", ""), UsageError, "it must name a file, which '' cannot: it is empty"),
+    (lambda: settings.path("it", ""), UsageError, "it must be the name of a file, not '': it is empty"),
 ]
 # fmt: on
 

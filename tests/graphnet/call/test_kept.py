@@ -42,7 +42,7 @@ def files(cache: Cache) -> list[Path]:
 
 
 def was_kept(function: Any) -> bool:
-    return "found on disk" in function.explain()
+    return "loaded from the cache" in function.explain()
 
 
 def recurrence(units=4, steps=5, scale=0.5, name="x") -> Made:
@@ -302,7 +302,7 @@ W = gn.parameter(np.eye(4))
 for t in range(900):
     h = gn.tanh(h @ W + x)
 function = gn.compile([gn.sum(h)], [x])
-print(len(function.source), "found on disk" in function.explain(), float(function(np.ones((3, 4)))[0]).hex())
+print(len(function.source), "loaded from the cache" in function.explain(), float(function(np.ones((3, 4)))[0]).hex())
 """
 
 

@@ -240,7 +240,7 @@ NO_SUBSCRIPTS: list[tuple[str, list[tuple[int, ...]], str]] = [
     ("ij->ji", [(2, 3, 4)], "operand 1 has 3 axes, but 'ij' names 2"),
     ("ij,jk", [(2, 3)], "it names 2 operands, but 1 are given"),
     ("ij->ijk", [(2, 3)], "'k' of the result is in no operand"),
-    ("ij->ii", [(2, 3)], "'i' stands twice in the result"),
+    ("ij->ii", [(2, 3)], "'i' appears twice in the result"),
     ("ii->i", [(2, 3)], "the axes 'i' of operand 1"),
     ("......", [(2, 3)], "'......' may hold only letters"),
     ("...i->i", [(2, 3)], "'...' stands for 1 axes"),

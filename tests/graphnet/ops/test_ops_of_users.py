@@ -259,7 +259,7 @@ LIES: dict[str, tuple[gn.Op, str]] = {
     "axes that depend": (saying(SayingSum, aligned_axes=lambda op, axis, y, x: (axis,))(1), r"of axis 1 is \[1\]"),
     "longer": (saying(SayingSum, aligned_axes=lambda op, axis, y, x: (1 - axis,))(1), "`aligned_axes`.*as long as"),
     "axes of fewer inputs": (saying(SayingSum, aligned_axes=lambda op, axis, y, x: ())(1), "one entry for each"),
-    "another value": (saying(SayingSum, expanded=lambda op, y, x: x + x)(1), "`expanded` is what forward gives"),
+    "another value": (saying(SayingSum, expanded=lambda op, y, x: x + x)(1), "is equal to the result of forward"),
     "another shape": (saying(SayingSum, expanded=lambda op, y, x: x[0])(1), r"`expanded` has shape \[3, 2\]"),
     "a slice as it lies": (saying(Flip, sliced=lambda op, key, y, x: x[key[0]])(), "`sliced` by"),
     "memory as it lies": (saying(Flip, view=lambda op, x: x)(), "by `view`"),
@@ -282,7 +282,7 @@ def test_wrong_declarations_fail_the_laws() -> None:
     with pytest.raises(gn.testing.LawError, match=r"law 9 \(back end \w+ = numpy, with inf in .* input 1"):
         gn.testing.check_op(saying(RunningSum, expanded=product)(), x)
     widened = saying(RunningSum, forward=lambda op, x: np.cumsum(x, op.axis))()
-    with pytest.raises(gn.testing.LawError, match=r"(?s)law 1: forward gave int64\[.*int8\[.*`prepare`"):
+    with pytest.raises(gn.testing.LawError, match=r"(?s)law 1: forward returned int64\[.*int8\[.*`prepare`"):
         gn.testing.check_op(widened, x, laws=(1,), narrow=True)
     rules = {
         "forward": lambda op, x, y: x - y,

@@ -353,7 +353,7 @@ def with_kernel(function: Any, **more: Any) -> gn.Rowwise:
 
 #: Kernel -> what check_op says; its lines are told, too.
 WRONG: dict[Any, str] = {
-    beyond: r"leaves an array: index 3 is out of bounds .*: y\[i \+ 1\] = 2 \* x\[i\]\. Indices go",
+    beyond: r"index outside of an array: index 3 is out of bounds .*: y\[i \+ 1\] = 2 \* x\[i\]\. Indices go",
     unwritten: r"leaves y\[0, 0\] unwritten, or computes it from memory that it has not written",
     before_the_first: r"leaves y\[0, 0\] unwritten, .*an index below 0 counts from the end",
     into_an_input: r"writes an input, at .*: x\[i\] = 2 \* x\[i\]",
@@ -373,14 +373,16 @@ def test_kernel_errors_name_the_line() -> None:
     with pytest.raises(gn.UsageError, match=r"Bare: .*needs a `signature`"):
         type("Bare", (gn.Rowwise,), {"kernel": staticmethod(beyond)})
     twice_said = with_kernel(tripled, forward=lambda op, x: 2 * x)
-    with pytest.raises(gn.testing.LawError, match=r"forward is not what the kernel in Python gives"):
+    with pytest.raises(gn.testing.LawError, match=r"forward differs from the kernel in Python"):
         gn.testing.check_op(twice_said, np.ones((2, 3)))
 
 
 def test_kernel_compile_and_run_errors_name_the_node(tmp_path: Path) -> None:
     """Native code leaves no array, that of a file neither."""
     x, ones = gn.input((2, 3), "float64", name="x"), np.ones((2, 3))
-    with pytest.raises(gn.BackendError, match=r"(?s)Doubled: .*returns nothing.*node made at .*test_row"):
+    with pytest.raises(
+        gn.BackendError, match=r"(?s)Doubled: .*must not return a value.*node made at .*test_row"
+    ):
         gn.compile([with_kernel(returned)(x)], [x])
     for check in (False, True):
         function = gn.compile([with_kernel(beyond)(x)], [x], check=check)

@@ -137,7 +137,7 @@ z = net()[1]
 REFUSED: list[tuple[Any, type[GraphnetError], str]] = [
     (lambda: product_with(lambda z: gn.sum(z**2)), ShapeError, r"test_surrogate.py:.*shape \[\].*\[5\]"),
     (lambda: product_with(lambda z: gn.cast(majoriser(z), "float32")), ShapeError, "test_surrogate.py:.*float32"),
-    (lambda: product_with(lambda z: 3.0), ValueAccessError, r"test_surrogate.py:.*gave 3\.0"),
+    (lambda: product_with(lambda z: 3.0), ValueAccessError, r"test_surrogate.py:.*not 3\.0"),
     (around, DifferentiationError, r"W\[3, 4\] .* around"),
     (lambda: gn.with_surrogate(gn.argmax(z), majoriser, [z]), DtypeError, "int64"),
     (lambda: gn.with_surrogate(mixture(z), mixture(z), [z]), ValueAccessError, "must be a function"),

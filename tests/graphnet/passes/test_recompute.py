@@ -180,7 +180,7 @@ def test_a_budget_is_kept_with_no_more_segments_than_it_takes() -> None:
     assert sizes == sorted(sizes)
     with pytest.raises(gn.BackendError, match=r"memory=1000: 1000 B are not enough") as error:
         gn.compile(outputs, inputs, memory=1000)
-    least = int(str(error.value).split("(memory=")[1].split(")")[0])
+    least = int(str(error.value).split("Set memory=")[1].split(",")[0])
     assert gn.compile(outputs, inputs, memory=least).memory <= least
     for wrong in ("all", 0, True, 2.5):
         with case(wrong), pytest.raises(gn.BackendError, match="memory must be"):

@@ -109,7 +109,7 @@ def test_an_arena_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(mmap, "mmap", refuse)
     with pytest.raises(
-        NotEnoughMemoryError, match=r"takes 6\.0 MiB of memory, which the system refuses; .*batch"
+        NotEnoughMemoryError, match=r"needs 6\.0 MiB of memory, which the system does not provide; .*batch"
     ):
         Arena(4 << 20)
 
@@ -121,7 +121,7 @@ def test_numpy_memory_errors_name_the_node(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Tanh, "forward", full)
     x = gn.input((2,), name="x")
     function = gn.compile(gn.tanh(x), [x], backend="numpy")
-    with pytest.raises(NotEnoughMemoryError, match=r"Tanh: Tanh\[2\] takes 8 B .*test_memory\.py:\d+"):
+    with pytest.raises(NotEnoughMemoryError, match=r"Tanh: Tanh\[2\] needs 8 B .*test_memory\.py:\d+"):
         function(np.ones(2, "float32"))
 
 

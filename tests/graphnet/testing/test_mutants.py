@@ -266,9 +266,9 @@ class WrongForward(Forward):
 
 
 def test_missing_rules_are_reported_and_the_others_are_checked() -> None:
-    left_out = "so laws {} of it are left out"
+    left_out = "so laws {} are not checked"
     for op, missing, wrong in (
-        (Squares(), "has no rop, " + left_out.format("2, 4, 5") + "; backward is held against finite", ""),
+        (Squares(), "has no rop, " + left_out.format("2, 4, 5") + "; backward is compared with finite", ""),
         (Tripled(), "Tripled has no rop", "Tripled: law 3 .*finite difference of forward.*is wrong"),
         (Forward(), "Forward has no backward, " + left_out.format("3, 4, 5"), ""),
         (WrongForward(), "no backward", r"WrongForward: law 2 .* rop is wrong"),

@@ -43,7 +43,7 @@ def test_every_cell() -> None:
         with case(name):
             gradient(CELLS[name](4), seed=1)
             function, arrays = gradient(CELLS[name](4), seed=2)
-            assert "found on disk" in function.explain()
+            assert "loaded from the cache" in function.explain()
             found = function(*arrays)
             for a, b in zip(found, function._whole_program.run(arrays), strict=True):
                 np.testing.assert_array_equal(a, b)

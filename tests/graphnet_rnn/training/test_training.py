@@ -324,7 +324,7 @@ def test_a_best_model_that_was_lost_or_changed_is_there_again(tmp_path: Path) ->
 
 
 def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path) -> None:
-    in_the_way = r"training would overwrite|already contains a run|\.lock there is a file, not a lock"
+    in_the_way = r"training would overwrite|already contains a run|\.lock is a file with content, not a lock"
     for name in ("timing.jsonl", "curve.png", "history.jsonl", "model.safetensors", ".lock"):
         with case(name):
             folder = tmp_path / f"of {name}"

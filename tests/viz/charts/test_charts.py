@@ -284,9 +284,9 @@ def test_snapshots_are_bars():
 
 def test_a_line_for_each_state_and_a_panel_for_each_moment() -> None:
     slow, fast, still = (rate ** np.arange(30) for rate in (0.9, 0.5, 0.99))
-    norms = {"at initialisation": {"layer0.h": fast}, "at the end": {"layer0.h": slow, "layer0.c": still}}
+    norms = {"at initialization": {"layer0.h": fast}, "at the end": {"layer0.h": slow, "layer0.c": still}}
     first, last = viz.gradient_by_distance(norms).axes
-    assert first.get_title(loc="left") == "at initialisation"
+    assert first.get_title(loc="left") == "at initialization"
     assert first.get_yscale() == last.get_yscale() == "log"
     np.testing.assert_allclose(first.get_lines()[0].get_ydata(), fast)
     assert [line.get_color() for line in first.get_lines()] == [last.get_lines()[0].get_color()]

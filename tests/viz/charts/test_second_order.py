@@ -240,7 +240,7 @@ def test_panels_without_anything_to_draw_are_left_out():
 
 
 def test_a_run_in_a_metric_has_its_rates_by_part():
-    """Of rnn.Riemannian: two parts in turns, the fifth step cancelled."""
+    """Of rnn.Riemannian: two parts in turns, the fifth step canceled."""
     rows = [
         {
             "event": "step", "step": i, "loss": 2.0 / i, "gradient_norm": 1.0, "after": 2.0 / i if i == 5 else 1.5 / i,
@@ -253,7 +253,7 @@ def test_a_run_in_a_metric_has_its_rates_by_part():
     assert found.keys() == {LOSS, "Norms", "Rates", "Rates tried", CONDITION}
     assert [y for _, y in points(found["Rates"], "outputs")] == pytest.approx([0.2, 0.4, 0.6, 0.8])
     assert [x for x, _ in points(found["Rates"], "hidden")] == [1, 3, 7]
-    assert "cancelled" in labels(found["Rates"])
+    assert "canceled" in labels(found["Rates"])
     assert "rejected" in labels(found[LOSS])
     assert [y for _, y in points(found[LOSS], "before")] == pytest.approx([2.0 / i for i in range(1, 9)])
     others = [{"event": "step", "ratio": 1.0}], [{"event": "step", "loss": 1.0}]
@@ -393,7 +393,7 @@ def test_rows_that_are_not_complete_are_named():
     for changes, says in (
         ({"minibatches": None}, "'minibatches' must be a number > 0"), ({"minibatches": 0}, "'minibatches' must be"),
         ({"length": 0}, "'length' must be a number > 0"), ({"structural": 1 / 30}, "'structural', .* True or False"),
-        ({"open": 1}, "'open' must each be True"), ({"open": True}, "a run that was solved is not open"),
+        ({"open": 1}, "'open' must each be True"), ({"open": True}, "'solved' and 'open' cannot both be True"),
     ):  # fmt: skip
         with case(changes), pytest.raises(viz.DrawingError, match=f"table, row 2: .*{says}.*addition"):
             viz.minibatches_and_failures([outcome(), {**outcome(), **changes}])

@@ -312,7 +312,7 @@ def test_graphs_that_cannot_be_closed_are_drawn_open_or_rejected(regression):
         assert not is_closed(viz.draw(thing))
         with pytest.raises(viz.DrawingError, match=says):
             viz.draw(thing, closed=True)
-    with pytest.raises(viz.DrawingError, match="leave rankdir out"):
+    with pytest.raises(viz.DrawingError, match="rankdir must be left out"):
         viz.draw(forward, closed=True, rankdir="LR")
     assert {link.back for link in viz.mirror(both.cost).picture.beside.edges} == {True}
 

@@ -77,7 +77,7 @@ def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_pa
     assert "image/svg+xml" in viz.draw(regression)._repr_mimebundle_()
     monkeypatch.setattr(render, "RENDERERS", ())
     drawing = viz.draw(regression)
-    assert "no Graphviz" in drawing.renderer
+    assert "Graphviz is not installed" in drawing.renderer
     assert drawing.save(tmp_path / "a.dot").read_text(encoding="utf-8").startswith("digraph")
     page = drawing.save(tmp_path / "a.html").read_text(encoding="utf-8")
     assert "digraph" in page
@@ -178,7 +178,7 @@ class NeedsArguments(OfAnInstance):
 def test_anything_else_is_refused_with_what_can_be_drawn():
     every = "Node, a sequence of Nodes, a Graph, a Function"
     returned = r"__graph__ of a WrongGraph returned a int; .* graphnet\.Graph"
-    needs = r"NeedsArguments needs an instance.*'units'"
+    needs = r"NeedsArguments cannot be drawn.*'units'"
     refused = dict.fromkeys((3, "cost", None, np.float64, object()), every)
     for thing, says in [
         *refused.items(),

@@ -287,14 +287,14 @@ def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path)
         ({"feeds": {x: np.ones((3, 3)), t: FED[1]}}, ShapeError, "x"),
         ({"feeds": {x: np.ones((2, 3), "complex128"), t: FED[1]}}, DtypeError, "x"),
         ({"wrt": [other]}, viz.DrawingError, "wrt: other"),
-        ({"wrt": "x"}, viz.DrawingError, "wrt: 'x' is not a node of floating point"),
+        ({"wrt": "x"}, viz.DrawingError, "wrt: 'x' is not a float node of this graph"),
         ({"passes": 3}, viz.DrawingError, "passes must be a sequence .* not 3"),
         ({"passes": "fuse"}, viz.DrawingError, "passes must be .* not 'fuse'"),
         ({"passes": ["fuse"]}, viz.DrawingError, r"passes must be .* not \['fuse'\]"),
         ({"tangents": {other: np.ones(2)}}, viz.DrawingError, "tangents: other"),
         ({"tangents": {}}, viz.DrawingError, "tangents must be a dict"),
         ({"tangents": {weights: np.ones(3)}}, ShapeError, "W"),
-        ({"thing": gn.tanh(x), "wrt": x}, viz.DrawingError, "no scalar cost"),
+        ({"thing": gn.tanh(x), "wrt": x}, viz.DrawingError, "no output is a scalar cost"),
     ):
         given = {"thing": cost, "path": path, **arguments}
         with case(names), pytest.raises(error, match=names):

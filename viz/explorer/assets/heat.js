@@ -6,7 +6,7 @@ let pictures = new Map();
 
 const channels = (colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
 
-// A colour on a scale of evenly spaced stops.
+// A color on a scale of evenly spaced stops.
 function between(stops, place) {
   const along = Math.min(1, Math.max(0, place)) * (stops.length - 1);
   const left = Math.min(Math.floor(along), stops.length - 2);
@@ -44,7 +44,7 @@ function heatPicture(value) {
   return address;
 }
 
-// Where a norm lies between the least and the greatest of a derivative, by logarithm.
+// Logarithmic position of a norm between the minimum and maximum of a derivative.
 function normScale(norms) {
   const found = norms.filter((norm) => typeof norm === "number" && norm > 0);
   const low = Math.log(Math.min(...found)), high = Math.log(Math.max(...found));

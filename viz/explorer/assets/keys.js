@@ -23,7 +23,7 @@ function listenToKeys(app) {
     const { target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (target.matches("input, select") && event.key !== "Escape") return;
-    // Buttons and links answer to Enter and space themselves.
+    // Buttons and links handle Enter and space.
     if (target.matches("button") && (event.key === "Enter" || event.key === " ")) return;
     const action = actions[event.key];
     if (!action) return;

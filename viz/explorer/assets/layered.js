@@ -1,11 +1,11 @@
-// Layered layout (after Sugiyama): ranks by longest path, order within a rank by barycentres, places by least squares.
-// It knows two axes, along (the flow) and across; whoever calls it says which of them is x.
+// Layered layout (after Sugiyama): ranks by longest path, order within a rank by barycenters, places by least squares.
+// Its axes are along (the flow) and across; the caller maps them to x and y.
 
 const DUMMY = 8;
 
 // items: {key, along, across, order, rank: undefined | "first" | "last", pin: -1 | 0 | 1}
-// arcs: {low, high: keys, lowAt, highAt: where across, from the item's centre, room: for a label, before the high end}
-// Gives items their `start` along and their `centre` across, and arcs their `points`.
+// arcs: {low, high: keys, lowAt, highAt: offset across from the item's center, room: for a label, before the high end}
+// Sets `start` (along) and `centre` (across) of items, and `points` of arcs.
 function layered(items, arcs, gap) {
   const byKey = new Map(items.map((item) => [item.key, item]));
   assignRanks(items, arcs, byKey);
@@ -96,7 +96,7 @@ function orderRanks(ranks) {
 
 const mean = (list) => list.reduce((a, b) => a + b, 0) / list.length;
 
-// Items one beside the other, about zero: the geometry that barycentres are taken in.
+// Items next to each other, centered at zero: positions for barycenters.
 function stack(rank) {
   let at = -rank.reduce((sum, item) => sum + item.across + 12, 0) / 2;
   for (const item of rank) { item.centre = at + item.across / 2; at += item.across + 12; }
@@ -114,7 +114,7 @@ function countCrossings(ranks) {
   return count;
 }
 
-// Each rank in turn goes where its neighbours want it, as near as its order and the gaps allow.
+// Moves each rank toward its neighbors, as near as its order and the gaps allow.
 function placeAcross(ranks, gap) {
   for (let sweep = 0; sweep < 16; sweep++) {
     const isUp = sweep % 2 === 0;
@@ -134,7 +134,7 @@ function placeAcross(ranks, gap) {
   return Math.max(...all.map((item) => item.centre + item.across / 2));
 }
 
-// Least squares with an order to keep: pool adjacent violators.
+// Least squares with a fixed order: pool adjacent violators.
 function settle(rank, wanted, gap) {
   const offsets = [];
   let offset = 0;

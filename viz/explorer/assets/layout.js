@@ -3,7 +3,7 @@
 
 const PAD = { side: 13, top: 30, bottom: 14 };
 const GAP = { right: { along: 30, across: 18 }, up: { along: 30, across: 24 } };
-const IN_TIME = 40;  // how much more than others a wire from step to step wants to be straight
+const IN_TIME = 40;  // weight of straightness for wires from step to step, relative to others
 const TEXT = { symbol: 15, name: 13, small: 10, title: 14, label: 12 };
 const BESIDE = 0.3;  // and how much less one from a weight or from data
 const LABELLED = 18;  // between arrows that carry labels
@@ -12,7 +12,7 @@ const THUMB = { width: 30, height: 16 };
 function layoutScene(scene, showsValues) {
   const wiring = new Wiring(scene);
   for (const edge of scene.edges) if (edge.label) edge.target.labels = (edge.target.labels ?? 0) + 1;
-  // Twice: where the wires of a closed box leave it best is known once its neighbours have their places.
+  // Twice: the best ports of a closed box depend on the places of its neighbors.
   for (const isLast of [false, true]) {
     scene.arcs = [];
     const layout = new Layout(scene, wiring, showsValues);
@@ -85,7 +85,7 @@ class Layout {
     return null;
   }
 
-  // The ports of a closed box stand evenly along each of its sides; of a time step, those of upper layers above.
+  // The ports of a closed box are spread evenly along each side; in a time step, ports of upper layers are above.
   spreadPorts(element) {
     const sides = { left: [], right: [], top: [], bottom: [] };
     const isTime = this.isTime(element);
@@ -141,7 +141,7 @@ class Layout {
     return { key: child.key, element: child, along, across, inset, order: child.first, pin: 0 };
   }
 
-  // Where an arc ends: an item of the layout, and how far from its centre; no item for the side ports of a time step.
+  // End of an arc: an item of the layout, and the offset from its center; no item for the side ports of a time step.
   endOf(end, frame, byElement, isRight) {
     if (frame && end.element === frame) return { item: byElement.get(end.port), at: 0, port: end.port };
     const item = byElement.get(end.element), child = end.element;
@@ -208,7 +208,7 @@ class Layout {
     arc.via = path.map(([px, py]) => places.has((isRight ? py - pad.top : px - pad.side)));
   }
 
-  // Into or out of a time step from its side: straight to what stands there.
+  // Into or out of a time step from its side: straight to the element there.
   traceAcross(frame, arc, a, b) {
     const spot = (end, other) => {
       const { child, childPort } = end;
@@ -252,7 +252,7 @@ class Layout {
     }
   }
 
-  // What each port would like: to be level with the other ends of its wires, beyond the frame that it is in.
+  // Preferred place of each port: level with the other ends of its wires, outside of its frame.
   preferPorts() {
     const wishes = new Map();
     const inwards = (arc) => [arc.from, arc.to].some((end) => end.element === arc.frame);

@@ -1,6 +1,6 @@
-// Main: what is looked at, and all that can be done with it.
+// Main: state of the view, and all actions on it.
 
-const FEW = 90;          // elements that a reader takes in at once: so many are opened without being asked
+const FEW = 90;          // maximum number of elements that are opened automatically
 const SHOWN_TIMES = 7;   // time steps that are shown of a longer sequence
 const MORE_TIMES = 10;   // and how many more at each asking
 
@@ -149,7 +149,7 @@ class App {
     this.focus();
   }
 
-  // To a node, wherever it is; what is not drawn is shown in the panel alone.
+  // Goes to a node; a node that is not drawn is shown only in the panel.
   go(id) {
     const mark = this.stage.place.has(id) ? this.view.markOf(id) : null;
     if (!mark) { this.id = id; return this.panel.show(null, id); }
@@ -180,7 +180,7 @@ class App {
     tip.style.top = `${event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 12 : event.clientY + 18}px`;
   }
 
-  // Along an edge in this direction if there is one, else to what lies there.
+  // Along an edge in this direction if there is one, else to the nearest element there.
   move(dx, dy) {
     const all = [...this.scene.elements.values()].filter((element) => element.kind !== "frame");
     const from = this.scene.elements.get(this.selected);

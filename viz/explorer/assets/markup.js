@@ -1,4 +1,4 @@
-// Markup: names as a paper prints them. What Python writes (<i>, <sub>, <sup>, <font>, <br/>) is read here into
+// Markup: names as in a paper. Python's markup (<i>, <sub>, <sup>, <font>, <br/>) is parsed here into
 // lines of runs, so that no text of the data is ever taken for HTML.
 
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#x27": "'" };
@@ -50,7 +50,7 @@ function widthOf(markup, size, bold = false) {
   return widest;
 }
 
-// An SVG <text> whose lines are centred about (x, y).
+// An SVG <text> whose lines are centered at (x, y).
 function svgText(markup, x, y, size, className = "", anchor = "middle") {
   const text = svg("text", { x, y, class: className, "text-anchor": anchor, "font-size": size });
   const lines = readMarkup(markup);

@@ -43,7 +43,7 @@ function readCompact(rows, text) {
 }
 
 // of: from a node to its derivative. at: back; one derivative may be that of several nodes (y and a label on it), and
-// is told by the one that has a name, else by the last.
+// is described by the one that has a name, else by the last.
 function readDerivative(derivative, nodes) {
   if (!derivative) return null;
   const of = new Map(), at = new Map();
@@ -55,7 +55,7 @@ function readDerivative(derivative, nodes) {
   return { of, at, made: new Map(derivative.made.map(([id, ...made]) => [id, made])) };
 }
 
-// 0.001234 as a reader wants it; what JSON could not hold comes as text.
+// Formats a number; values that JSON cannot hold are strings.
 function asNumber(x, digits = 4) {
   if (typeof x !== "number") return { inf: "∞", "-inf": "−∞" }[x] || x;
   if (Number.isInteger(x) && Math.abs(x) < 1e6) return String(x).replace("-", "−");

@@ -1,9 +1,9 @@
-// Panel: all that is known of what is selected.
+// Panel: all information about the selected element.
 
 const MODE_NAMES = { forward: "forward", backward: "backward", rop: "R-operator" };
 
 class Panel {
-  // go(id): selects a node wherever it is; app: what is looked at.
+  // go(id): selects a node wherever it is; app: state of the view.
   constructor(root, app) { Object.assign(this, { root, app }); }
 
   get model() { return this.app.model; }
@@ -27,7 +27,7 @@ class Panel {
 
   plain(id) { return plainText(this.title(id)); }
 
-  // y = x × W, from the nodes that it really reads.
+  // y = x × W, from the nodes that it actually reads.
   expression(id) {
     const node = this.model.nodes[id];
     const result = html("span", { class: "expression" });
@@ -109,7 +109,7 @@ class Panel {
     return parts.join(" › ");
   }
 
-  // What the mode is about comes first and large, with the rule behind it.
+  // The value of the mode comes first and large, with its rule.
   appendValues(id) {
     const node = this.model.nodes[id];
     const title = this.title(id);
@@ -167,7 +167,7 @@ class Panel {
 
 const shortValue = (value) => (value.columns === 1 && value.heat.length === 1 ? asNumber(value.mean) : `‖·‖ ${asNumber(value.norm, 3)}`);
 
-// A value in numbers and colours. `kind` names it for whoever reads the page with a program.
+// A value in numbers and colors. `kind` identifies it for programs that read the page.
 function valueCard(title, value, node, kind, isLarge) {
   const isScalar = !node.shape.length;
   const card = html("section", { class: isLarge ? "value active" : "value aside", "data-kind": kind }, html("h3", {}, title));

@@ -1,4 +1,4 @@
-// Steps: execution in the order of the engine, seen at what is drawn. A closed composite is one step, and opening it
+// Steps: execution in the order of the engine, at the drawn elements. A closed composite is one step; opening it
 // is stepping into it.
 
 const MODES = ["forward", "backward", "rop"];
@@ -19,9 +19,9 @@ class Steps {
     if (node.isLeaf && (this.mode !== "backward" || node.role === ROLE.fill)) return;
     const mark = view.markOf(id);
     const element = mark && this.scene.of.get(mark.key);
-    // What is folded into a node of another composite (o_t into the cost) would make that one a step again and again.
+    // Nodes folded into a node of another composite (o_t into the cost) would make that composite a step repeatedly.
     if (mark && mark.id !== id && view.boxOf(node) !== mark.box) return;
-    // A weight is a step of its own only where it can be seen.
+    // A weight is a separate step only where it is visible.
     if (!element || (node.isLeaf && (element.kind !== "mark" || element.mark.id !== id))) return;
     if (this.list.at(-1)?.key !== element.key) {
       if (!this.stepsOf.has(element.key)) this.stepsOf.set(element.key, []);
@@ -40,7 +40,7 @@ class Steps {
     return steps[0] < at ? "done" : "todo";
   }
 
-  // A weight is drawn beside each use; its step is that of the first.
+  // A weight is drawn at each use; its step is that of the first use.
   statusOfCopy(element, at) {
     if (element.kind !== "mark") return "todo";
     const step = this.list.findIndex((s) => s.ids.includes(element.mark.id));
@@ -68,7 +68,7 @@ class Steps {
   }
 
   norms(view) {
-    // Where there is time, the scale is for what happens in time: the cost itself, at 1, would leave it one colour.
+    // With time steps, the scale covers only these: the derivative 1 of the cost would hide their differences.
     const all = [...view.marks.values()].filter((mark) => !mark.node.isLeaf);
     const inTime = view.times.length > 1 ? view.times.flatMap((box) => box.marks).filter((mark) => !mark.node.isLeaf) : all;
     return normScale(inTime.map((mark) => this.valueOf(mark.id)?.norm));

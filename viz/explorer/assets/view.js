@@ -1,5 +1,5 @@
-// View: what of a stage is drawn. A mark is a node in its place; a leaf has one mark beside each place of use,
-// so that weights make no spaghetti. Boxes are composites; an ellipsis stands for time steps that are not shown.
+// View: the drawn part of a stage. A mark is a node in its place; a leaf has one mark at each place of use,
+// so that few wires cross. Boxes are composites; an ellipsis represents time steps that are not shown.
 
 class View {
   constructor(model, stage, style) {
@@ -15,7 +15,7 @@ class View {
 
   node(id) { return this.model.nodes[id]; }
 
-  // A composite of a single operator is no composite, unless it is a time step.
+  // A composite of a single operator is drawn as that operator, unless it is a time step.
   dissolve() {
     const operators = new Map();
     for (const { id } of this.drawn) {
@@ -62,13 +62,13 @@ class View {
     }
   }
 
-  // Data for one composite stands before it, where it can be seen while the composite is closed; all else inside.
+  // Data for one composite is before it, visible while the composite is closed; everything else is inside.
   placeLeaf(id, symbol, uses) {
     const node = this.node(id);
     const places = new Set(uses.map((use) => this.boxOf(this.node(use.consumer))));
     const isData = node.role === ROLE.input || (node.role === ROLE.constant && node.name);
     const [only] = places;
-    // A leaf counts as made just before its first use: what stands where must not depend on when it was declared.
+    // A leaf counts as made just before its first use: places must not depend on the order of declarations.
     const index = Math.min(...uses.map((use) => this.stage.place.get(use.consumer))) - 0.5;
     if (isData && places.size === 1) {
       this.addMark(`n${node.stem}`, id, symbol, only === null ? null : this.placeOfData(node, only), index);
@@ -86,7 +86,7 @@ class View {
     }
   }
 
-  // Initial states (h_0) stand before the first time step, other data below the composite that reads it.
+  // Initial states (h_0) are before the first time step, other data below the composite that reads it.
   placeOfData(node, box) {
     const around = [...this.boxesAround(box)].filter((b) => this.kept.has(b));
     const isState = /^\D+0(\(\d+\))?$/.test(plainText(node.name)) && this.model.boxes[around.at(-1)].kind === "time";
@@ -137,7 +137,7 @@ class View {
     box.data = box.isData && data.size === 1 ? this.node([...data][0]).name : "";
   }
 
-  // In compact style: which drawn node a folded one went into.
+  // In compact style: the drawn node that a folded node belongs to.
   findOwners() {
     for (const { id } of this.drawn) {
       const pending = [...this.node(id).inputs];
@@ -158,7 +158,7 @@ class View {
     }
   }
 
-  // The mark at which a node is seen.
+  // The mark that shows a node.
   markOf(id) { return this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id))?.[0] ?? null; }
 
   // -- what can be seen ------------------------------------------------------------------------

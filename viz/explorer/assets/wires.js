@@ -1,5 +1,5 @@
 // Wires: an edge between two elements, cut at the border of every frame that it crosses. Where it crosses is a port;
-// one value that many read inside of a frame enters by one port, and fans out behind it.
+// a value with several readers inside a frame enters by one port, and branches after it.
 
 const OPPOSITE = { left: "right", right: "left", top: "bottom", bottom: "top" };
 
@@ -18,8 +18,8 @@ class Wiring {
     for (const edge of scene.edges) this.lay(edge);
   }
 
-  // What reads many values (the cost, those of all time steps) gets them by one line; so does a closed composite, and
-  // what one closed composite gives another.
+  // A reader of many values (the cost, those of all time steps) gets them by one line; so does a closed composite, and
+  // values from one closed composite to another.
   bundle(edges) {
     const pairOf = (edge) => `${edge.source.key}|${edge.target.key}`;
     const isClosed = (element) => element.kind === "box" || element.kind === "ellipsis";
@@ -55,7 +55,7 @@ class Wiring {
     for (let i = inwards.length - 2; i >= 0; i--) this.arc(down[i + 1], inwards[i + 1], inwards[i], edge);
   }
 
-  // On which side an element lets out a value: along the flow of the frame where source and target meet.
+  // Side at which a value leaves an element: along the flow of the common frame of source and target.
   side(meeting, element, isBack) {
     const parent = this.scene.elements.get(element.parent) ?? null;
     const flow = flowOf(parent) === "right" ? "right" : flowOf(meeting);

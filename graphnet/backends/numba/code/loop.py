@@ -25,8 +25,6 @@ class LoopKernel(LoopForm):
 
 
 class _LoopCode(OperandCode):
-    """Loops over all axes; every value is for itself."""
-
     def __init__(self, kernel: LoopForm) -> None:
         super().__init__(kernel)
         self._nest(0, [])

@@ -131,7 +131,7 @@ def _power_of_two(code: Code, n: LLVMValue) -> LLVMValue:
 def _quotient(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x / y for 1 <= y < 1e30 or NaN: in single precision from an estimate of 1 / y, refined by the remainder of x.
 
-    (To refine 1 / y instead costs as much, and leaves the rounding of the quotient: y / y was not always 1.)
+    (Refining 1 / y instead costs as much, but y / y is then not always 1.)
     """
     if not (code.avx512 and x.type == "<16 x float>"):
         return code.binary("fdiv", x, y)
@@ -242,7 +242,6 @@ def _erf_coefficients(single: bool) -> tuple[tuple[float, ...], tuple[float, ...
 
 
 def _erf_scale(single: bool) -> tuple[Fraction, Fraction]:
-    """Midpoint and half-width of the range of 1 / (t + 3)."""
     least, greatest = (Fraction(1, t + _ERF_SHIFT) for t in (_ERF_ENDS[single], 1))
     return (greatest + least) / 2, (greatest - least) / 2
 
@@ -290,7 +289,7 @@ def remainder(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
         rest = code.select(other_side, code.add(rest, y), rest)
         return code.select(none, code.intrinsic("copysign", x.type, zero, y), rest)
     zero, one = code.constant(x.type, 0), code.constant(x.type, 1)
-    # Processors trap at a divisor of 0, and where a quotient is too large: by -1. Both rests are 0, as by 1.
+    # Processors trap for the divisor 0, and for -1 if the quotient overflows. Both remainders are 0, as for 1.
     trap = code.binary("or", code.compare("eq", y, zero), code.compare("eq", y, code.constant(x.type, -1)))
     y = code.select(trap, one, y)
     rest = code.binary("srem", x, y)
@@ -310,7 +309,6 @@ def _to_whole(name: str) -> Callable[[Code, LLVMValue], LLVMValue]:
 
 def _by_lane(name: str) -> Callable[..., LLVMValue]:
     def function(code: Code, *arguments: LLVMValue) -> LLVMValue:
-        """The system's function, for each lane."""
         scalar, lanes = element(arguments[0].type), lanes_of(arguments[0].type)
         if lanes == 1:
             return code.intrinsic(name, scalar, *arguments)

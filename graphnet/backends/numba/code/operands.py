@@ -149,12 +149,10 @@ class OperandCode(Code):
         return self.pointer_slot(self.at_slot - 1)
 
     def _short_mask(self) -> LLVMValue | None:
-        """Mask of the lanes of a short row; None if the row fills the vector."""
         short = self.kernel.short
         return self.first_lanes(self.lanes, self.integer(short)) if 0 < short < self.lanes else None
 
     def _at(self, row: Row, j: LLVMValue, mask: LLVMValue | None) -> list[LLVMValue]:
-        """Loads, computes and stores one vector; all its values."""
         values = self._values(row, j, mask, self.lanes)
         for (number, move, strides), target in zip(self.kernel.stores, self.targets, strict=True):
             place = RowAddress(target, row.begins[strides], move, self.strides[strides][-1])
@@ -162,7 +160,6 @@ class OperandCode(Code):
         return values
 
     def _begin(self, strides: Sequence[LLVMValue], indices: Sequence[LLVMValue]) -> LLVMValue | None:
-        """Offset of an operand from its address at these outer indices, in elements."""
         total: LLVMValue | None = None
         for i, stride in zip(indices, strides, strict=False):
             more = self.multiply(i, stride)
@@ -181,7 +178,6 @@ class OperandCode(Code):
         return row
 
     def _looked_up(self, k: int, operand: LoadForm, row: Row) -> LLVMValue:
-        """The index of a row."""
         assert operand.index_dtype is not None
         base, count = self.indexed[k]
         scalar = llvm_type(operand.index_dtype)
@@ -189,7 +185,6 @@ class OperandCode(Code):
         return self.checked_index(index, operand.index_dtype, count, self.flag)
 
     def _from(self, address: LLVMValue, scalar: str, *steps: LLVMValue | None) -> LLVMValue:
-        """The address after these steps, in elements."""
         total: LLVMValue | None = None
         for step in steps:
             if step is not None:
@@ -247,7 +242,6 @@ class OperandCode(Code):
         return self._gathered_at(scalar, self._from(place.address, scalar, place.begin), steps, mask, lanes)
 
     def _element(self, scalar: str, place: RowAddress, j: LLVMValue) -> LLVMValue:
-        """The address of element j of a row."""
         step = j if place.move == "vector" else self.multiply(j, place.stride)
         return self._from(place.address, scalar, place.begin, step)
 
@@ -271,7 +265,6 @@ class OperandCode(Code):
     def _gathered_at(
         self, scalar: str, start: LLVMValue, steps: LLVMValue, mask: LLVMValue | None, lanes: int
     ) -> LLVMValue:
-        """The elements at these steps from the start."""
         if scalar == "i1":
             held = self._gathered_at("i8", start, steps, mask, lanes)
             return self.compare("ne", held, self.constant(held.type, 0))

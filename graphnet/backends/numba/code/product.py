@@ -1,6 +1,6 @@
 """Matrix products C = A B or C += A B: generated register-blocked kernels, and the packing of B.
 
-B lies in panels of a few vectors' width, each panel's rows one after another, so that the innermost loop
+B is stored in panels of a few vectors' width, each panel's rows one after another, so that the innermost loop
 reads it in order; A's elements are broadcast. A tile of C (rows x vectors) stays in registers over all of k.
 Source of the scheme: Goto & van de Geijn 2008.
 """
@@ -23,8 +23,6 @@ AHEAD = 8
 
 
 class _Vector(NamedTuple):
-    """A vector of a row of a tile: its start, its lanes, and the number of lanes within the row."""
-
     start: int
     lanes: int
     filled: int
@@ -35,7 +33,7 @@ class _Vector(NamedTuple):
 
 
 def _vectors(columns: int, lanes: int) -> list[_Vector]:
-    """The vectors of a row. The last is as narrow as may be, since a narrow one is multiplied in half the time."""
+    """The vectors of a row. The last is as narrow as possible, since narrow ones take half the time."""
     found = [_Vector(start, lanes, lanes) for start in range(0, columns - lanes + 1, lanes)]
     rest = columns % lanes
     if rest:
@@ -72,8 +70,6 @@ class ProductKernel:
 
 
 class _ProductCode(Code):
-    """The code of a product: loops over panels and blocks of rows, and one tile inside."""
-
     def __init__(self, kernel: ProductKernel) -> None:
         super().__init__(kernel.vector_bytes)
         self.kernel = kernel
@@ -91,7 +87,7 @@ class _ProductCode(Code):
                 first = self.multiply(i, self.integer(kernel.rows))
                 a_i = self.at(a, first, self.a_m)
                 if kernel.far:
-                    # The panels after the first find them in the cache.
+                    # Later panels read these rows from the cache.
                     is_first = self.compare("eq", j, self.integer(0))
                     self.when(is_first, lambda: self.ask_for(self.at(a_i, self.integer(rows), self.a_m)))
                 self.tile(a_i, b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns)
@@ -113,7 +109,7 @@ class _ProductCode(Code):
         return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
 
     def ask_for(self, a: LLVMValue) -> None:
-        """Prefetches a tile's rows of A, beginning here. Past the end of A this does nothing."""
+        """Prefetches a tile's rows of A, starting here; no effect past the end of A."""
         starts = [self.at(a, self.integer(i), self.a_m) for i in range(self.kernel.rows)]
         item = self.kernel.vector_bytes // self.kernel.lanes
 
@@ -124,13 +120,11 @@ class _ProductCode(Code):
         self.loop(self.integer(0), self.K, LINE // item, [], line)
 
     def tile(self, a: LLVMValue, b: LLVMValue, c: LLVMValue, rows: int, columns: int) -> None:
-        """One tile of C: the sum over k in registers, then added to or stored in C."""
         scalar, lanes, unit = self.kernel.scalar, self.kernel.lanes, self.kernel.unit
         vectors = _vectors(columns, lanes)
         starts = [a] if unit == "m" else [self.at(a, self.integer(i), self.a_m) for i in range(rows)]
 
         def of_row(row: LLVMValue) -> list[tuple[str, LLVMValue, LLVMValue | None]]:
-            """Type, address and mask of each vector of a row of B or C."""
             return [
                 (
                     vector_type(scalar, vector.lanes),
@@ -202,7 +196,6 @@ class PackKernel:
             return code.offset(base, self.scalar, code.multiply(index, stride))
 
         def panel(j: LLVMValue, columns: int) -> None:
-            """By columns: each is contiguous in B."""
             first = code.multiply(j, code.integer(self.width))
             source, target = at(b, first, b_n), at(p, j, p_panel)
             for n in range(columns):
@@ -217,7 +210,6 @@ class PackKernel:
                 code.loop(zero, K, 1, [], one)
 
         def row(k: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
-            """By rows: each is contiguous in B, and goes to all panels."""
             source, target = at(b, k, b_k), at(p, k, p_k)
             ahead = at(b, code.add(k, code.integer(AHEAD)), b_k)
 

@@ -1,7 +1,7 @@
 """Loops with reductions: sums, maxima and minima over the last axes of fused expressions.
 
 Vectors run along the innermost axis. If it is one of those that are reduced ("rows" are), lanes are combined at the
-end of each row, of a few rows at once; if not, each lane is a column of its own.
+end of each row, of a few rows at once; if not, each lane is one column.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class _Fold(NamedTuple):
 
     @property
     def kept(self) -> str:
-        """Type of long totals."""
         return llvm_type(self.rule.kept)
 
     def is_apart(self, long: bool, by_rows: bool) -> bool:
@@ -77,7 +76,6 @@ class ReductionCode(OperandCode):
         self._kept(0, [])
 
     def _kept(self, axis: int, indices: list[LLVMValue]) -> None:
-        """The loops over the axes that are kept."""
         by_rows = self.kernel.vector_axis_reduced
         if axis == self.kept_axes - (0 if by_rows else 1):
             if by_rows:
@@ -95,8 +93,8 @@ class ReductionCode(OperandCode):
         self.loop(start, self.sizes[axis], 1, [], body)
 
     def _side_by_side(self, indices: list[LLVMValue]) -> LLVMValue:
-        """As many rows as can be, a few at a time; the first that is left."""
-        # Long rows that are written, too, are more streams than the machine foresees.
+        """Reduces rows, a few at a time; returns the first remaining row."""
+        # Long rows that are also written are more streams than the hardware prefetches.
         alone = len(self.kernel.steps) > LONG or (self.kernel.long and self.kernel.stores)
         count = 1 if alone else min(ROWS, self.lanes)
         if count == 1:
@@ -115,16 +113,13 @@ class ReductionCode(OperandCode):
         return self.constant(vector_type(scalar, self.lanes), fold.rule.identity)
 
     def _identities(self, count: int) -> _Totals:
-        """Initial totals: `count` vectors for each reduction."""
         folds = self._each(count)
         return [self._identity(fold, fold.kept) for fold in (*folds, *self._rounded(folds))]
 
     def _each(self, count: int) -> list[_Fold]:
-        """The reductions, each as often as it has totals."""
         return [fold for fold in self.folds for _ in range(count)]
 
     def _rounded(self, folds: Sequence[_Fold]) -> list[_Fold]:
-        """Reductions with compensated summation."""
         return [fold for fold in folds if fold in self.apart and fold.scalar == "double"]
 
     def _in_chunks(
@@ -172,7 +167,6 @@ class ReductionCode(OperandCode):
         return self.add(self.subtract(a, of_a), self.subtract(b, of_b))
 
     def _folds_of(self, totals: _Totals) -> list[_Fold]:
-        """The reductions, each as often as it has totals here."""
         return self._each(len(totals) // (len(self.folds) + len(self._rounded(self.folds))))
 
     def _whole(self, totals: _Totals) -> _Totals:
@@ -217,7 +211,6 @@ class ReductionCode(OperandCode):
         return result
 
     def _halves(self, fold: _Fold, vectors: _Totals, half: int) -> LLVMValue:
-        """Combines the lower and upper halves of one or two vectors of 2 · half lanes."""
         lanes = lanes_of(vectors[0].type) * len(vectors)
         lower = [i + k for i in range(0, lanes, 2 * half) for k in range(half)]
         low, high = (self.picked(vectors, [i + more for i in lower]) for more in (0, half))
@@ -226,7 +219,6 @@ class ReductionCode(OperandCode):
     # -- rows ---------------------------------------------------------------------------------------
 
     def _reduce_rows(self, kept: list[list[LLVMValue]]) -> None:
-        """The rows at these indices, each a step after the one before."""
         totals = iter(self._row_totals(kept))
         for fold in self.folds:
             total = self._across(fold, [next(totals) for _ in kept])
@@ -271,7 +263,7 @@ class ReductionCode(OperandCode):
                 return along(rows(more), totals)
             return self.loop(zero, self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*more, i], c))
 
-        if kernel.short and kernel.reduced == 1:  # one vector is all that there is
+        if kernel.short and kernel.reduced == 1:  # there is only one vector
             values = found(rows([]), zero, short)
             if short is None:
                 return values

@@ -85,7 +85,6 @@ class RowwiseKernel:
         return _without_python(self.name, self.function, self._compiled())
 
     def _compiled(self) -> tuple[str, str]:
-        """LLVM code by Numba, and the name of its function in it. BackendError if Numba cannot compile it."""
         from numba import from_dtype
         from numba.core import compiler, errors, registry
         from numba.core.types import Array, none
@@ -140,8 +139,6 @@ def _without_python(name: str, function: Callable[..., None], compiled: tuple[st
 
 
 class _Caller(Code):
-    """Calls @own for each row."""
-
     def __init__(self, kernel: RowwiseKernel) -> None:
         super().__init__(kernel.vector_bytes)
         self.line("%returned = alloca i64")

@@ -19,7 +19,6 @@ AHEAD = 4
 def _checked_index(
     code: Code, dtype: Dtype, index: LLVMValue, at: LLVMValue, size: LLVMValue, flag: LLVMValue
 ) -> LLVMValue:
-    """index[at], checked."""
     held = llvm_type(dtype)
     return code.checked_index(code.load(held, code.offset(index, held, at)), dtype, size, flag)
 
@@ -43,8 +42,6 @@ class ScatterKernel:
 
 
 class _ScatterCode(Code):
-    """Clears the rows, adds to them, hands them over."""
-
     def __init__(self, kernel: ScatterKernel) -> None:
         super().__init__(kernel.vector_bytes)
         self.kernel, self.scalar = kernel, llvm_type(kernel.dtype)
@@ -143,7 +140,6 @@ class ColumnScatterKernel:
             return code.offset(base, scalar, code.multiply(row, stride))
 
         def add_up(first: LLVMValue, count: int) -> list[LLVMValue]:
-            """Rows first ... first + count - 1."""
             numbers = [code.add(first, code.integer(k)) for k in range(count)]
             sources = [at(x, i, x_row) for i in numbers]
             goals = [at(y, i, y_row) for i in numbers]

@@ -1,6 +1,6 @@
 """All cores at work.
 
-barriers      before which jobs the cores meet
+barriers      jobs before which the cores wait for each other
 team, threads mailboxes, claims, workers
 pace          how many threads take part
 """

@@ -60,8 +60,8 @@ def barriers_of(jobs: Sequence[InstructionJob | Host], fixed: int) -> set[int]:
 class _Region(NamedTuple):
     """Memory of a job: row 0 is first ... end - 1; each next row starts `pitch` elements later.
 
-    start, stop: bounds of the whole region. who: jobs with an equal value divide their rows at the same places; None:
-    any core may touch any part.
+    start, stop: bounds of the region. who: jobs with equal values divide their rows at the same places; None: any core
+    may access any part.
     """
 
     who: Hashable
@@ -112,11 +112,10 @@ class _Touched:
         self._groups[key].add(region)
 
     def clashes(self, region: _Region) -> bool:
-        """True if the region overlaps a conflicting access by another core."""
         for (who, pitch), group in self._groups.items():
             same = who is not None and who == region.who
             if same and (who == "one core" or pitch == region.pitch):
-                # Each core keeps to its own rows, as long as no row reaches into the next one.
+                # Each core accesses only its own rows, if no row overlaps the next one.
                 if who == "one core" or group.rows_with(region) <= abs(pitch):
                     continue
                 if all(
@@ -132,8 +131,6 @@ class _Touched:
 
 
 class _Group:
-    """Regions of one pitch whose rows are divided at the same places, by where they begin."""
-
     def __init__(self) -> None:
         self._regions: list[_Region] = []
         self._longest = 0
@@ -151,7 +148,6 @@ class _Group:
         return max(self._end, region.end) - min(self._first, region.first)
 
     def near(self, region: _Region) -> list[_Region]:
-        """Regions that reach into the same part of memory."""
         at = bisect.bisect_right(self._regions, region.start - self._longest, key=_start)
         upto = bisect.bisect_left(self._regions, region.stop, key=_start)
         return [other for other in self._regions[at:upto] if other.stop > region.start]

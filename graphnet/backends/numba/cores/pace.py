@@ -44,7 +44,7 @@ class Pace:
             self._waited += seconds
 
     def _try(self, seconds: float) -> None:
-        """A call of a trial: the chosen way and the other take turns, so that they see the same load."""
+        """A call of a trial: the chosen way and the other alternate, so that both run under the same load."""
         other = self.threads != self._chosen
         used, tried = self._trial
         self._trial[other].append(seconds)

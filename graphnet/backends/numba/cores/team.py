@@ -1,6 +1,6 @@
 """Team: the native code by which threads share the parts of a program, superstep by superstep.
 
-A program is divided into as many parts as it was compiled for, and into supersteps, between which all parts must meet
+A program is divided into as many parts as it was compiled for, and into supersteps, between which all parts synchronize
 (bulk-synchronous: Valiant 1990). Threads are not tied to parts: each claims its own parts of the current superstep
 first, then, after a moment, unclaimed ones. So any number of threads gives the same bits, and one thread can do all
 parts. Others wait for a preempted thread only if it is in the middle of a part. A waiting thread spins for a moment and
@@ -96,21 +96,19 @@ def _read(name: str, word: int) -> str:
 
 
 def _work_text() -> str:
-    """@take_part: a thread's way through the supersteps of the run that the control block describes."""
+    """@take_part: a thread's work in the supersteps of the run that the control block describes."""
     return "".join(
         (_prelude(), _do_part(), _begin(), _own_parts(), _waiting(), _others_parts(), _sleeping(), _next())
     )
 
 
 def _claims(part: str) -> str:
-    """Address of a part's counter of claims."""
     return f"""  %{part}.line = mul i64 %{part}, {LINE}
   %{part}.word = add i64 %{part}.line, {CLAIMS}
   %{part}.at = getelementptr i64, ptr %control, i64 %{part}.word"""
 
 
 def _claim(part: str) -> str:
-    """True if this thread has claimed the part."""
     return f"""  %{part}.pair = cmpxchg ptr %{part}.at, i64 %ticket, i64 %ticket.next acq_rel monotonic
   %{part}.mine = extractvalue {{ i64, i1 }} %{part}.pair, 1"""
 
@@ -145,7 +143,6 @@ end:
 
 
 def _begin() -> str:
-    """Start of @take_part: reads this run and the counts of a superstep."""
     settings = ("begun", "finished", "steps", "parts", "threads", "table", "run")
     return f"""define internal void @take_part(ptr %control, i64 %number) nounwind {{
 entry:
@@ -176,7 +173,6 @@ step:
 
 
 def _own_parts() -> str:
-    """Claims the thread's own parts of the superstep."""
     return f"""own:
   %p = phi i64 [ %number, %step ], [ %p.next, %own.next ]
   %p.is = icmp slt i64 %p, %parts
@@ -219,7 +215,6 @@ look.again:
 
 
 def _others_parts() -> str:
-    """Claims unclaimed parts."""
     return f"""take.over:
   %q = phi i64 [ 0, %wait.on ], [ %q.next, %q.end ]
   %stolen = phi i1 [ false, %wait.on ], [ %stolen.now, %q.end ]
@@ -247,7 +242,6 @@ taken.over:
 
 
 def _sleeping() -> str:
-    """Sleeps until a part is done."""
     return """lie.down:
   %z0 = atomicrmw add ptr %asleep.at, i64 1 seq_cst
   %done.now = load atomic i64, ptr %done.at seq_cst, align 8
@@ -264,7 +258,6 @@ slept:
 
 
 def _next() -> str:
-    """The next superstep that is not done, if there is one."""
     return """
 next:
   %progress = sub i64 %done, %finished
@@ -312,7 +305,6 @@ attributes #0 = {{ nounwind }}
 
 
 def _describe_run() -> str:
-    """Writes the control block's settings, between two generations."""
     return f"""  %before = load atomic i64, ptr %control monotonic, align 8
   %odd = add i64 %before, 1
   %even = add i64 %before, 2

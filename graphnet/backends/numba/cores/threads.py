@@ -18,7 +18,6 @@ __all__ = ["Team"]
 
 
 def _on_a_line(words: int) -> Array:
-    """Zeroed words, aligned to a cache line (or two)."""
     memory = np.zeros(words + LINE, np.int64)
     start = -memory.ctypes.data % (8 * LINE) // 8
     return memory[start : start + words]
@@ -50,10 +49,7 @@ class _Pool:
             self.__init__()  # type: ignore[misc]
 
     def take(self, count: int) -> list[_Worker]:
-        """Takes `count` workers, or fewer if the system starts no more threads.
-
-        Each change of the lists is a single call, so no lock is needed, which a fork or an interrupt could leave taken.
-        """
+        """Takes `count` workers, or fewer if no more threads start. No lock, which a fork could leave held."""
         self._look_for_fork()
         taken: list[_Worker] = []
         while len(taken) < count:
@@ -67,7 +63,7 @@ class _Pool:
         return taken
 
     def give(self, workers: Sequence[_Worker]) -> None:
-        """Returns workers. `take` gets them in the same order, since their parts of the arrays are in their caches."""
+        """Returns workers. `take` returns them in the same order, since their caches hold their parts of the arrays."""
         self._workers.extend(reversed(workers))
 
     def take_block(self, parts: int) -> Array:

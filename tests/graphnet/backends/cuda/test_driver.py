@@ -55,7 +55,7 @@ def test_driver_calls_are_valid(name: str, libraries: Path, tmp_path: Path) -> N
         assert "launch captured" in lines[lines.index("capture begins") :]
         assert lines.count("graph") >= 2 * lines.count("capture begins")
     if name == "memory":  # what is let go is found again
-        assert "the function needs 160.0 MiB of memory, and " in printed
+        assert "the function needs 160.0 MiB of memory, but " in printed
 
 
 #: Prints how many kernels there are, and how many of them were found on disk.

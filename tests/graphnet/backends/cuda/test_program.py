@@ -143,9 +143,9 @@ def test_too_little_memory_or_a_missing_package(monkeypatch) -> None:
     """The bytes are known before anything is allocated, and so is what recomputation would save."""
     needed, less = (int(network(time=40, memory=memory)[0].memory) / 1024 for memory in (None, "sqrt"))
     monkeypatch.setattr(Device, "free_memory", lambda device: 9000)
-    with pytest.raises(gn.BackendError, match="memory='sqrt' it would need") as caught:
+    with pytest.raises(gn.BackendError, match=r"Compile with memory='sqrt' \(needs") as caught:
         network(time=40)
-    for said in (f"{needed:.1f} KiB of memory", "8.8 KiB are free", f"{less:.1f} KiB; a smaller"):
+    for said in (f"{needed:.1f} KiB of memory", "8.8 KiB are free", f"(needs {less:.1f} KiB)"):
         assert said in str(caught.value)
     monkeypatch.undo()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -259,10 +259,10 @@ REFUSED = {
     "another's": (lambda a: borrowed(np.zeros(3, "f2").__dlpack__()), gn.DtypeError, "16 bits"),
     "another function": (np.cumsum, TypeError, r"np\.cumsum"),
     "another ufunc": (np.arctan, TypeError, r"np\.arctan"),
-    "one number": (lambda a: a[3], TypeError, "range along its first axis"),
-    "steps": (lambda a: a[::2], TypeError, "steps of 1"),
+    "one number": (lambda a: a[3], TypeError, "slices along its first axis"),
+    "steps": (lambda a: a[::2], TypeError, "must have step 1"),
     "other lengths": (lambda a: a + a[1:], gn.ShapeError, r"\[70\].*\[69\]"),
-    "no such shape": (lambda a: a.reshape(3, 5), gn.ShapeError, "cannot take the shape"),
+    "no such shape": (lambda a: a.reshape(3, 5), gn.ShapeError, "cannot be reshaped to"),
     "floats into integers": (lambda a: gn.place(np.arange(70)).__iadd__(0.5), gn.DtypeError, "float64"),
 }
 
