@@ -17,7 +17,7 @@ from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.weights import FlatParameters, ParameterNodes, Weights
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.json_values import to_json
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["Model", "ModelObjective"]
 
@@ -159,7 +159,7 @@ class Model(FlatParameters, ShowsItself, ABC):
                 described[name] = to_json(value)
             except TypeError as error:
                 raise UsageError(
-                    f"{type(self).__name__}: its setting {name} = {value!r:.60} cannot be stored in a file: {error}"
+                    f"{type(self).__name__}: its setting {name} = {shown(value)} cannot be stored in a file: {error}"
                 ) from None
         return described
 

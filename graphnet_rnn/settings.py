@@ -60,7 +60,7 @@ def require_generator(who: str, given: Any) -> np.random.Generator:
     """Returns the generator; UsageError, prefixed with `who`, for a seed or anything else."""
     if not isinstance(given, np.random.Generator):
         raise UsageError(
-            f"{who}: generator must be a NumPy generator, e.g. np.random.default_rng(seed), not {given!r:.60}"
+            f"{who}: generator must be a NumPy generator, e.g. np.random.default_rng(seed), not {shown(given)}"
         )
     return given
 

@@ -24,6 +24,7 @@ from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_ten
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.checks import OPTIMIZER_CHECKS, check_optimizer
+from graphnet_rnn.settings import shown
 
 __all__ = ["CHECKS", "OPTIMIZER_CHECKS", "check_cell", "check_network", "check_optimizer"]
 
@@ -158,7 +159,7 @@ def _small(cell: Cell | type[Cell]) -> Cell:
         cell = cell()
     if isinstance(cell, Cell):
         return cell.resized(3)
-    raise UsageError(f"check_cell takes a cell class or a cell, not {cell!r:.60}")
+    raise UsageError(f"check_cell takes a cell class or a cell, not {shown(cell)}")
 
 
 # -- tests: each raises LawError, or returns its result in words -----------------------------------

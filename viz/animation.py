@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from graphnet.settings import shown
 from graphnet.system.text import filled, json_for_script
 from viz.charts.video import Videos, videos_of
 from viz.errors import DrawingError, count_of, named_file
@@ -110,7 +111,7 @@ def animation(videos: Any, frames_per_second: int = 12, title: str = "Videos") -
     <Animation of 2 videos, 4 frames of 5 x 5 pixels>
     """
     if not isinstance(title, str):
-        raise DrawingError(f"animation: title must be a str, not {title!r:.60}.")
+        raise DrawingError(f"animation: title must be a str, not {shown(title)}.")
     rate = count_of("animation: frames_per_second", frames_per_second)
     return Animation(videos_of("animation", videos), rate, title)
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphnet.settings import shown
 from graphnet.system.text import visible
 from viz.charts.history import History, is_number, measures_of, rows_of
 from viz.errors import DrawingError, count_of, named_file
@@ -59,7 +60,7 @@ class TextPage:
     def __post_init__(self) -> None:
         for name in ("title", "terminal", "body", "theme"):
             if not isinstance(getattr(self, name), str):
-                raise DrawingError(f"TextPage: {name} must be a str, not {getattr(self, name)!r:.60}.")
+                raise DrawingError(f"TextPage: {name} must be a str, not {shown(getattr(self, name))}.")
 
     def __str__(self) -> str:
         return self.terminal
@@ -135,7 +136,7 @@ def reading(
     body = [f'<p style="margin:0.3em 0">0 {strip}{escape(meaning)}</p>']
     for name, found in several.items():
         if any(not hasattr(found, part) for part in ("text", "probabilities", "guesses", "bits", "accuracy")):
-            raise DrawingError(f"readings must be a result of rnn.read(network, text), not {found!r:.60}.")
+            raise DrawingError(f"readings must be a result of rnn.read(network, text), not {shown(found)}.")
         words = f"{name}: {_figures(found)}"
         terminal += ["", words, coloured(found.text, found.probabilities, found.guesses, width, theme)]
         body.append(f'<p style="margin:1em 0 0.3em;font-weight:bold">{escape(words)}</p>')

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from graphnet.settings import is_number
+from graphnet.settings import is_number, shown
 from graphnet.system.text import visible
 from viz.errors import DrawingError, count_of
 
@@ -116,7 +116,7 @@ def coloured_html(
 def scale_of(theme: str) -> Scale:
     """Colors of a theme; raises DrawingError for an unknown name."""
     if not isinstance(theme, str) or theme not in SCALES:
-        raise DrawingError(f"theme must be one of {', '.join(map(repr, SCALES))}, not {theme!r:.40}.")
+        raise DrawingError(f"theme must be one of {', '.join(map(repr, SCALES))}, not {shown(theme, 40)}.")
     return SCALES[theme]
 
 
@@ -179,17 +179,17 @@ def _float(probability: float | None) -> float | None:
 
 def _check(text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int) -> None:
     if not isinstance(text, str):
-        raise DrawingError(f"text must be a str, not {text!r:.60}.")
+        raise DrawingError(f"text must be a str, not {shown(text)}.")
     for name, values in (("probabilities", probabilities), ("guesses", guesses)):
         if not hasattr(values, "__len__") and not (name == "guesses" and values is None):
-            raise DrawingError(f"{name} must be a list with a value for each character, not {values!r:.60}.")
+            raise DrawingError(f"{name} must be a list with a value for each character, not {shown(values)}.")
         if values is not None and len(values) != len(text):
             raise DrawingError(
                 f"{name} holds {len(values)} values for {len(text)} characters; give one for each character."
             )
     for i, p in enumerate(probabilities):
         if p is not None and not (is_number(p) and 0 <= p <= 1):
-            raise DrawingError(f"probabilities[{i}] is {p!r:.40}; it must be in [0, 1].")
+            raise DrawingError(f"probabilities[{i}] is {shown(p, 40)}; it must be in [0, 1].")
     if guesses is not None and not all(isinstance(guess, str) for guess in guesses):
         raise DrawingError("guesses must hold a str for each character of the text.")
     count_of("width", width, least=2)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from graphnet.graph.node import Node
+from graphnet.settings import shown
 from viz.drawing.note import Note, Notes, NoteScale
 from viz.errors import DrawingError
 
@@ -70,6 +71,6 @@ def units(groups: Iterable[Grouped]) -> Units:
     for each in listed:
         if not hasattr(each, "incoming") or not hasattr(each, "pre_activations"):
             raise DrawingError(
-                f"groups must be a result of rnn.riemannian.unit_groups(cost, parameters), not {each!r:.60}."
+                f"groups must be a result of rnn.riemannian.unit_groups(cost, parameters), not {shown(each)}."
             )
     return Units(listed)

@@ -9,6 +9,7 @@ from typing import Any
 
 from graphnet.backends.base import Backend
 from graphnet.errors import BackendError
+from graphnet.settings import shown
 from graphnet.system.process import has_compiler
 
 __all__ = ["AVAILABLE", "Backend", "backend_of", "load_backend", "place", "usable_backends"]
@@ -29,7 +30,7 @@ def load_backend(name: str) -> Backend:
     """
     if not isinstance(name, str) or name not in AVAILABLE:
         raise BackendError(
-            f"there is no back end {name!r:.60} in this version; available: {', '.join(sorted(AVAILABLE))}."
+            f"there is no back end {shown(name)} in this version; available: {', '.join(sorted(AVAILABLE))}."
         )
     if name == "numba" and not has_compiler():
         _warn_once()

@@ -11,6 +11,7 @@ from graphnet.errors import DtypeError, ShapeError
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
+from graphnet.settings import shown
 
 __all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
 
@@ -55,7 +56,7 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
         raise ShapeError(f"input {node.describe()} must be an array: {error}") from None
     if value.dtype.kind in _NO_NUMBERS:
         raise DtypeError(
-            f"input {node.describe()} (made at {node.origin}) was given {array!r:.60} of type {type(array).__name__}, "
+            f"input {node.describe()} (made at {node.origin}) was given {shown(array)} of type {type(array).__name__}, "
             f"which is not an array of numbers; pass an array of {node.dtype}."
         )
     if value.dtype.kind == "c":

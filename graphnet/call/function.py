@@ -90,7 +90,7 @@ def compile(
     if isinstance(memory, str) and memory == "sqrt":
         return function(passes_module.recomputing())
     if not _is_count(memory):
-        raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {memory!r:.60}")
+        raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {shown(memory)}")
     return _within(int(memory), function)
 
 
@@ -100,10 +100,10 @@ def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
     for target, value in updates.items():
         if not (isinstance(target, Node) and target.op.is_input):
             raise GraphnetError(
-                f"updates: {target!r:.60} is not an Input, so there is no array to update; make it with gn.input"
+                f"updates: {shown(target)} is not an Input, so there is no array to update; make it with gn.input"
             )
         if not isinstance(value, Node) or (value.shape, value.dtype) != (target.shape, target.dtype):
-            found = f"{value.describe()} of {value.dtype}" if isinstance(value, Node) else f"{value!r:.60}"
+            found = f"{value.describe()} of {value.dtype}" if isinstance(value, Node) else f"{shown(value)}"
             raise GraphnetError(
                 f"updates: {target.describe()} (made at {target.origin}) is {target.dtype}, and cannot become {found}; "
                 "an update must have the shape and dtype of its input (use gn.broadcast_to, gn.cast)"
@@ -129,11 +129,11 @@ def _checked_passes(passes: Any) -> list[Pass | Callable[[Graph], Graph]]:
         "; passes are functions from graph to graph, e.g. gn.passes.DEFAULT, gn.passes.without('fuse'), or ()"
     )
     if isinstance(passes, str) or not has_items(passes):
-        raise UsageError(f"compile: passes must be a list, not {passes!r:.60}{remedy}")
+        raise UsageError(f"compile: passes must be a list, not {shown(passes)}{remedy}")
     checked = list(passes)
     for step in checked:
         if not callable(step):
-            raise UsageError(f"compile: passes must hold functions, not {step!r:.60}{remedy}")
+            raise UsageError(f"compile: passes must hold functions, not {shown(step)}{remedy}")
     return checked
 
 
@@ -212,7 +212,7 @@ class Function(CompiledCallable, ShowsItself):
         if threads is not None:
             if not _is_count(threads):
                 raise BackendError(
-                    f"threads must be a whole number, at least 1, or None, not {threads!r:.60}"
+                    f"threads must be a whole number, at least 1, or None, not {shown(threads)}"
                 )
             threads = min(int(threads), MOST_THREADS)
         self.source = source

@@ -29,7 +29,7 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import fill, stop_gradient
 from graphnet.ops.surrogate import Surrogate, surrogates_among
-from graphnet.settings import listed
+from graphnet.settings import listed, shown
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -107,7 +107,8 @@ def _damping(entry: Any) -> tuple[Node, Node, Any]:
         isinstance(entry, (tuple, list)) and len(entry) == 3 and all(isinstance(n, Node) for n in entry[:2])
     ):
         raise UsageError(
-            f"gauss_newton_product: damping must hold triples (a, h, μ) of two nodes and a number, not {entry!r:.80}"
+            f"gauss_newton_product: damping must hold triples (a, h, μ) of two nodes and a "
+            f"number, not {shown(entry, 80)}"
         )
     return entry[0], entry[1], entry[2]
 

@@ -17,7 +17,7 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.elementwise import add, cast, clip
 from graphnet.ops.leaf import as_node, fill, zeros
-from graphnet.settings import limit
+from graphnet.settings import limit, shown
 from graphnet.system.process import collector_paused
 
 __all__ = [
@@ -52,7 +52,7 @@ def gradient(cost: Node, wrt: Nodes, clip_values: float | None = None) -> list[N
 def require_scalar(function: str, cost: Any) -> None:
     """Raises ValueAccessError or DifferentiationError unless the cost is a scalar node."""
     if not isinstance(cost, Node):
-        raise ValueAccessError(f"{function}: the cost must be a node, not {cost!r:.60}")
+        raise ValueAccessError(f"{function}: the cost must be a node, not {shown(cost)}")
     if cost.shape != ():
         raise DifferentiationError(
             f"{function}: the cost must be a scalar, but {cost.describe()} (made at {cost.origin}) has shape "

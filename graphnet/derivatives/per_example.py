@@ -43,7 +43,7 @@ from graphnet.ops.shape import (
     stack,
     transpose,
 )
-from graphnet.settings import yes_or_no
+from graphnet.settings import shown, yes_or_no
 from graphnet.system.process import collector_paused
 
 __all__ = ["per_example_gradients"]
@@ -73,7 +73,7 @@ def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) 
     mixed = yes_or_no(f"{function}: mixed", mixed)
     targets = list(float_nodes(function, "parameters", parameters, "differentiate with respect to"))
     if not isinstance(losses, Node):
-        raise ValueAccessError(f"{function}: the losses must be a node, not {losses!r:.60}")
+        raise ValueAccessError(f"{function}: the losses must be a node, not {shown(losses)}")
     if losses.ndim != 1 or not is_float(losses.dtype):
         raise DifferentiationError(
             f"{function}: the losses must be floats of shape (batch,), one for each case, but {losses.describe()} "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
+from graphnet.settings import shown
 
 if TYPE_CHECKING:
     from graphnet.graph.node import Node
@@ -34,7 +35,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
         result = np.dtype(dtype)
     except (TypeError, ValueError):
         raise DtypeError(
-            f"{dtype!r:.60} is not a dtype; use 'float32', 'float64', 'int64' or 'bool'"
+            f"{shown(dtype)} is not a dtype; use 'float32', 'float64', 'int64' or 'bool'"
         ) from None
     if result in (FLOAT32, FLOAT64) or (result.kind in "iub" and result.isnative):
         return result

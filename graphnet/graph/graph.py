@@ -201,13 +201,13 @@ def as_nodes(nodes: Nodes, argument: str) -> tuple[Node, ...]:
         nodes = nodes.values()
     if not isinstance(nodes, Node) and (not has_items(nodes) or isinstance(nodes, (str, bytes))):
         raise ValueAccessError(
-            f"{argument}: {nodes!r:.60} of type {type(nodes).__name__} is not a node, nor a list of nodes; they are "
+            f"{argument}: {shown(nodes)} of type {type(nodes).__name__} is not a node, nor a list of nodes; they are "
             "made with gn.input, gn.parameter, or by calling functions on other nodes."
         )
     result: tuple[Any, ...] = (nodes,) if isinstance(nodes, Node) else tuple(nodes)
     for item in result:
         if not isinstance(item, Node):
             raise ValueAccessError(
-                f"{argument} holds a {type(item).__name__} where a node is needed: {item!r:.80}"
+                f"{argument} holds a {type(item).__name__} where a node is needed: {shown(item, 80)}"
             )
     return result

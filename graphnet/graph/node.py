@@ -24,6 +24,7 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.dtypes import assign
 from graphnet.graph.provenance import Origin, Scope, context, here
 from graphnet.graph.signature import parse
+from graphnet.settings import shown
 
 __all__ = [
     "OPERATORS", "Array", "ByIdentity", "Dtype", "Key", "KeyEntry", "Node", "Op", "RowsOf", "S", "Shape", "Strided",
@@ -310,7 +311,7 @@ class Op:
         Raises ShapeError or DtypeError if the inputs do not fit.
         """
         if name is not None and not isinstance(name, str):
-            raise UsageError(f"{self.name}: name must be a str or None, not {name!r:.60}")
+            raise UsageError(f"{self.name}: name must be a str or None, not {shown(name)}")
         nodes = self.prepare(inputs)
         shape, dtype = self.infer(*nodes)
         if self.zero_if:
@@ -415,7 +416,7 @@ class Node(_Draft):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "value":
             raise ValueAccessError(
-                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}: nodes are "
+                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {shown(value)}: nodes are "
                 f"immutable. {INSTEAD_OF_SETTING.get(name, 'Make a new node from it.')}"
             )
         super().__setattr__(name, value)
@@ -587,8 +588,8 @@ class Node(_Draft):
             return self is other
         if isinstance(other, (Number, np.ndarray, np.bool_)):
             raise ValueAccessError(
-                f"{self.describe()} (made at {self.origin}) is compared with {other!r:.40}: `==` is True only for the "
-                "same node; write gn.equal(a, b), or ~gn.equal(a, b) for !=, to compare values."
+                f"{self.describe()} (made at {self.origin}) is compared with {shown(other, 40)}: `==` is True only "
+                "for the same node; write gn.equal(a, b), or ~gn.equal(a, b) for !=, to compare values."
             )
         return NotImplemented
 

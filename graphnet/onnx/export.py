@@ -11,6 +11,7 @@ from graphnet.graph.node import Node
 from graphnet.onnx.sizes import CASES, Size
 from graphnet.onnx.translate import Traced, axes_of, fixed, traced, write
 from graphnet.onnx.writer import Writer, named_path
+from graphnet.settings import shown
 from graphnet.system.files import write_whole
 
 __all__ = ["export_onnx"]
@@ -79,7 +80,7 @@ def _named(nodes: Nodes, argument: str, otherwise: str) -> tuple[tuple[Node, ...
     if isinstance(nodes, Mapping):
         wrong = [name for name in nodes if not isinstance(name, str) or not name]
         if wrong:
-            raise UsageError(f"export_onnx: names in {argument} must be str, not {wrong[0]!r:.60}")
+            raise UsageError(f"export_onnx: names in {argument} must be str, not {shown(wrong[0])}")
         return as_nodes(nodes.values(), argument), list(nodes)
     found = as_nodes(nodes, argument)
     return found, [node.name or otherwise for node in found]
@@ -92,8 +93,8 @@ def _of_any_number(make: Callable[[int], tuple[Nodes, Nodes]]) -> tuple[Traced, 
         made = make(count)
         if not isinstance(made, tuple) or len(made) != 2:
             raise UsageError(
-                f"export_onnx: the function of the batch size returned {made!r:.60}; it must return a tuple of outputs "
-                "and inputs, each a list of nodes or a dict {name: node}"
+                f"export_onnx: the function of the batch size returned {shown(made)}; it must return a "
+                "tuple of outputs and inputs, each a list of nodes or a dict {name: node}"
             )
         ends, end_names = _named(made[0], "outputs", "output")
         starts, start_names = _named(made[1], "inputs", "input")

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphnet.errors import UsageError
 from graphnet.graph.node import Array, Node
+from graphnet.settings import shown
 
 __all__ = ["CASES", "Extent", "Size", "Twins", "broadcast_extents"]
 
@@ -103,7 +104,7 @@ class Twins:
             plus = one - per_case * CASES[0]
             if all(each == plus + per_case * count for each, count in zip(found, CASES, strict=True)):
                 return Size(int(per_case), int(plus))
-        at = ", ".join(f"{each!r:.30} for {count:,}" for each, count in zip(found, CASES, strict=True))
+        at = ", ".join(f"{shown(each, 30)} for {count:,}" for each, count in zip(found, CASES, strict=True))
         raise UsageError(
             f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not linear in the "
             f"batch size, {REMEDY}"

@@ -12,6 +12,7 @@ from graphnet.errors import UsageError
 from graphnet.graph.dtypes import BOOL, FLOAT32
 from graphnet.graph.node import Dtype, Node
 from graphnet.onnx.sizes import Extent, Size
+from graphnet.settings import shown
 from graphnet.version import __version__
 
 __all__ = ["IR_VERSION", "OPSET", "Writer", "require_onnx"]
@@ -179,4 +180,4 @@ def named_path(path: Any) -> str:
     try:
         return os.fspath(path)
     except TypeError:
-        raise UsageError(f"export_onnx: path must be the name of a file, not {path!r:.60}") from None
+        raise UsageError(f"export_onnx: path must be the name of a file, not {shown(path)}") from None

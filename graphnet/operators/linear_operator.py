@@ -269,7 +269,7 @@ def _require_outputs(kind: str, outputs: Any, parameters: Sequence[Node]) -> Non
     if kind in ("hessian", "gauss-newton"):
         require_scalar("linear_operator", outputs)
     if not isinstance(outputs, Node):
-        raise ValueAccessError(f"linear_operator: outputs must be a node, not {outputs!r:.60}")
+        raise ValueAccessError(f"linear_operator: outputs must be a node, not {shown(outputs)}")
     what = f"{outputs.describe()} (made at {outputs.origin})"
     if not is_float(outputs.dtype):
         raise DifferentiationError(

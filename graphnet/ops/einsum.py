@@ -22,7 +22,7 @@ from graphnet.ops.broadcast import Sum
 from graphnet.ops.leaf import as_node
 from graphnet.ops.linear import as_common_dtype, matmul
 from graphnet.ops.shape import reshape, slice_along, transpose
-from graphnet.settings import text
+from graphnet.settings import shown, text
 
 __all__ = ["einsum"]
 
@@ -75,7 +75,7 @@ def einsum(subscripts: str, *operands: Any) -> Node:
 
 
 def _wrong(what: str, subscripts: str, nodes: Sequence[Node]) -> ShapeError:
-    return ShapeError(f"einsum: {subscripts!r:.200}: {what}." + table_of_inputs(nodes))
+    return ShapeError(f"einsum: {shown(subscripts, 200)}: {what}." + table_of_inputs(nodes))
 
 
 def _parsed(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:

@@ -16,6 +16,7 @@ from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node, as_size, constant, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis, reshape, transpose
+from graphnet.settings import shown
 
 __all__ = [
     "OneHot",
@@ -331,7 +332,7 @@ def getitem(x: Node, key: Any) -> Node:
             or (isinstance(entry, slice) and _is_whole(entry))
         ):
             raise DtypeError(
-                f"{x.describe()}[...]: {entry!r:.60} of type {type(entry).__name__} cannot index a "
+                f"{x.describe()}[...]: {shown(entry)} of type {type(entry).__name__} cannot index a "
                 "node. Use whole numbers, slices of them, None, '...', or gn.take(x, index, axis) for arrays."
             )
     return basic_slice(x, entries)

@@ -232,14 +232,14 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     sizes = tuple(shape) if isinstance(shape, Iterable) and not unordered else (shape,)
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise ShapeError(f"{argument} must hold whole numbers >= 0, not {shape!r:.80}")
+            raise ShapeError(f"{argument} must hold whole numbers >= 0, not {shown(shape, 80)}")
     return tuple(int(size) for size in sizes)
 
 
 def as_size(size: Any, argument: str) -> int:
     """Returns one size; raises ShapeError if it is negative or not a whole number."""
     if has_items(size):
-        raise ShapeError(f"{argument} must be one whole number >= 0, not {size!r:.60}")
+        raise ShapeError(f"{argument} must be one whole number >= 0, not {shown(size)}")
     return as_shape(size, argument)[0]
 
 
@@ -368,7 +368,7 @@ def _as_number(number: Any) -> float | int | bool:
         number = number.item()
     if not isinstance(number, (bool, int, float)):
         raise ValueAccessError(
-            f"gn.fill takes one number, not {number!r:.60} of type {type(number).__name__}; for an array use "
+            f"gn.fill takes one number, not {shown(number)} of type {type(number).__name__}; for an array use "
             "gn.constant, for a node gn.broadcast_to."
         )
     return number
@@ -393,10 +393,10 @@ def _as_array(array: Any, function: str) -> Array:
     try:
         result = np.asarray(array)
     except ValueError as error:
-        raise ShapeError(f"gn.{function}: {array!r:.60} is not an array: {error}") from None
+        raise ShapeError(f"gn.{function}: {shown(array)} is not an array: {error}") from None
     if result.dtype.kind not in "fiub":
         raise ValueAccessError(
-            f"gn.{function}: {array!r:.60} of type {type(array).__name__} is neither a node nor an "
+            f"gn.{function}: {shown(array)} of type {type(array).__name__} is neither a node nor an "
             "array of numbers. Build nodes with gn.input, gn.parameter, gn.constant or by calling ops."
         )
     as_dtype(result.dtype)

@@ -17,7 +17,7 @@ from graphnet.errors import GraphnetError, UsageError
 from graphnet.graph.dtypes import as_dtype
 from graphnet.graph.node import Array, ByIdentity, Dtype, Node, Shape
 from graphnet.ops.leaf import as_shape
-from graphnet.settings import is_number, number, whole_number
+from graphnet.settings import is_number, number, shown, whole_number
 
 __all__ = ["Random", "RandomSource"]
 
@@ -83,7 +83,7 @@ class RandomSource:
     def state(self, state: dict[str, int]) -> None:
         if not isinstance(state, Mapping) or state.keys() != {"seed", "draw"}:
             raise UsageError(
-                f"state must be a dict with the keys seed and draw, as in source.state, not {state!r:.60}"
+                f"state must be a dict with the keys seed and draw, as in source.state, not {shown(state)}"
             )
         self.seed, self.draw = (
             whole_number(f"state: {name}", state[name], least=0, most=2**128) for name in ("seed", "draw")

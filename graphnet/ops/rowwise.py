@@ -20,6 +20,7 @@ from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, Shape
 from graphnet.graph.provenance import Origin
 from graphnet.graph.signature import parse
 from graphnet.ops.kernel_content import content_of
+from graphnet.settings import shown
 from graphnet.system.process import has_compiler
 
 __all__ = ["RowLayout", "Rowwise", "refused", "run_rows"]
@@ -103,7 +104,7 @@ class Rowwise(Op):
         found = getattr(found, "py_func", found)
         if not inspect.isfunction(found):
             raise UsageError(
-                f"{self.name}: `kernel` is {found!r:.60}; it must be a function kernel(y, *inputs) that writes y."
+                f"{self.name}: `kernel` is {shown(found)}; it must be a function kernel(y, *inputs) that writes y."
             )
         return found
 
@@ -138,7 +139,9 @@ class Rowwise(Op):
                 found.append(settings[name])
             else:
                 what = (
-                    f"{settings[name]!r:.40}, not a number" if name in settings else "not a field of the op"
+                    f"{shown(settings[name], 40)}, not a number"
+                    if name in settings
+                    else "not a field of the op"
                 )
                 raise UsageError(
                     f"{self.name}: the parameter {name!r} of the kernel at {place} is {what}. After the output and "

@@ -15,7 +15,7 @@ import numpy as np
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
 from graphnet.graph.node import OPERATORS, Array, Dtype, Key, KeyEntry, Node, Op, RowsOf, S, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape, fill, filled
-from graphnet.settings import listed
+from graphnet.settings import listed, shown
 
 __all__ = [
     "Concatenate",
@@ -543,7 +543,7 @@ def _pad_widths(widths: Any, x: Node) -> list[tuple[int, int]]:
     if given.dtype.kind not in "iu" or (given.size and given.min() < 0):
         raise ShapeError(
             f"pad: widths must be a whole number >= 0, a pair (before, after), or one for each of the {x.ndim} axes, "
-            f"not {widths!r:.80}." + table_of_inputs([x])
+            f"not {shown(widths, 80)}." + table_of_inputs([x])
         )
     return [(before, after) for before, after in pairs]
 

@@ -10,7 +10,7 @@ from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueA
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.node import Array, Dtype, Node, RowsOf, Shape
 from graphnet.ops.leaf import Label, as_node, zeros
-from graphnet.settings import listed
+from graphnet.settings import listed, shown
 
 __all__ = ["Surrogate", "surrogates_among", "with_surrogate"]
 
@@ -53,7 +53,7 @@ class Surrogate(Label):
         if not isinstance(found, Node):
             raise ValueAccessError(
                 f"with_surrogate: the surrogate of {y.describe()} (made at {y.origin}) must return a node, not "
-                f"{found!r:.60}"
+                f"{shown(found)}"
             )
         if found.shape != y.shape or found.dtype != y.dtype:
             raise ShapeError(
@@ -107,11 +107,11 @@ def with_surrogate(
     if not callable(surrogate):
         raise ValueAccessError(
             f"with_surrogate: surrogate must be a function of nodes, called with those of `at` and `given`, not "
-            f"{surrogate!r:.60}"
+            f"{shown(surrogate)}"
         )
     for node in places:
         if not isinstance(node, Node) or not is_float(node.dtype):
-            what = node.describe() if isinstance(node, Node) else f"{node!r:.60}"
+            what = node.describe() if isinstance(node, Node) else f"{shown(node)}"
             raise DifferentiationError(
                 f"with_surrogate: at must be float nodes, the outputs of the network, not {what}"
             )

@@ -37,7 +37,7 @@ from graphnet_rnn.cell.weights import Weights, WeightsWithin, chosen
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.optimizers.structure import ENDED
-from graphnet_rnn.settings import Count, fraction, require_kinds, whole_number, yes_or_no
+from graphnet_rnn.settings import Count, fraction, require_kinds, shown, whole_number, yes_or_no
 
 __all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside"]
 
@@ -416,7 +416,7 @@ class Cell(ShowsItself):
                 description[name] = to_json(value)
             except TypeError as problem:
                 raise CellError(
-                    f"{type(self).__name__}: the setting {name} = {value!r:.60} cannot be stored in a model file: "
+                    f"{type(self).__name__}: the setting {name} = {shown(value)} cannot be stored in a model file: "
                     f"{problem}. A setting must be a number, a str, None, a cell, or a tuple, list or dict of these; "
                     "use a name for anything else, e.g. 'tanh'."
                 ) from None

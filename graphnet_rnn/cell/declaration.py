@@ -19,6 +19,7 @@ from graphnet.graph.provenance import Origin, here, hide_module
 from graphnet_rnn.cell.initializers import Initializer, checked_initial, wrong_initial
 from graphnet_rnn.cell.weights import unfit
 from graphnet_rnn.errors import CellError
+from graphnet_rnn.settings import shown
 
 if TYPE_CHECKING:
     from graphnet_rnn.cell.cell import Cell
@@ -171,8 +172,8 @@ def _check_attributes(cell: Cell) -> None:
         methods = any(inspect.isfunction(vars(kind).get(name)) for kind in type(cell).__mro__)
         if plain and (methods or name == "weights"):
             raise CellError(
-                f"{owner} sets {name} = {value!r:.40} at {_declared_at(cell, name)}, but every cell has a method of "
-                "this name; give the setting another name."
+                f"{owner} sets {name} = {shown(value, 40)} at {_declared_at(cell, name)}, but every cell has a "
+                "method of this name; give the setting another name."
             )
     checked_initial(owner, cell.initial, CellError)
     if wrong := wrong_initial(cell.initially):
@@ -302,8 +303,8 @@ def require_bias(cell: Cell, to: str, bias: Any) -> None:
     """Raises CellError unless the bias is a number or an initializer."""
     if isinstance(bias, bool) or not (callable(bias) or isinstance(bias, Real)):
         raise CellError(
-            f"{type(cell).__name__}: affine({to!r}, bias={bias!r:.40}) at {here()}: bias must be the initial value "
-            f"of b_{to}, a number or an initializer, or None for no bias."
+            f"{type(cell).__name__}: affine({to!r}, bias={shown(bias, 40)}) at {here()}: bias must be the "
+            f"initial value of b_{to}, a number or an initializer, or None for no bias."
         )
 
 

@@ -122,7 +122,7 @@ class Weights:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (0,)
         if not all(isinstance(n, (int, np.integer)) and n >= 1 for n in sizes):
             raise CellError(
-                f"{self._who}: the weight {name} has the shape {shape!r:.60} at {here()}; it must be a tuple of whole "
+                f"{self._who}: the weight {name} has the shape {shown(shape)} at {here()}; it must be a tuple of whole "
                 "numbers >= 1, e.g. (x.shape[1], self.units), or (self.units,) for a vector."
             )
         return tuple(int(n) for n in sizes)

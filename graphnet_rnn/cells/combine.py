@@ -15,7 +15,7 @@ from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import constant
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 
 __all__ = [
     "Bidirectional", "LayerNormLSTM", "Normalized", "Residual", "as_cell", "output_or_one", "parts_states",
@@ -39,7 +39,7 @@ def as_cell(owner: str, argument: str, cell: Cell | int) -> Cell:
     if isinstance(cell, Cell):
         return cell
     if isinstance(cell, bool) or not isinstance(cell, (int, np.integer)):
-        raise UsageError(f"{owner}: {argument} must be a cell, e.g. rnn.GRU(64), not {cell!r:.60}")
+        raise UsageError(f"{owner}: {argument} must be a cell, e.g. rnn.GRU(64), not {shown(cell)}")
     return LSTM(whole_number(f"{owner}: {argument}, as the units of an LSTM,", cell))
 
 

@@ -115,7 +115,13 @@ class Sequences:
             return np.swapaxes(array, 0, 1) if of_steps and array.ndim > 1 else array
 
         of_steps = t.shape[:2] == x.shape[:2] if by_step is None else by_step
-        w = w if w is None else turned(w, of_steps and w.shape[:2] == x.shape[:2])
+        if w is not None and w.ndim > 1:
+            if w.shape[:2] != x.shape[:2]:
+                raise DataError(
+                    f"Sequences: weights must be (cases,) or begin with (cases, time), {list(x.shape[:2])} as inputs "
+                    f"do, not {list(w.shape)}"
+                )
+            w = turned(w, of_steps)
         return cls(turned(x, True), turned(t, of_steps), lengths, w, of_steps)
 
     @classmethod

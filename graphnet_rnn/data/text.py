@@ -94,7 +94,7 @@ class Vocabulary:
         if unknown is not None and (
             not isinstance(unknown, str) or len(unknown) != 1 or unknown not in self.characters
         ):
-            raise DataError(f"unknown must be one character of the vocabulary, not {unknown!r:.40}.")
+            raise DataError(f"unknown must be one character of the vocabulary, not {shown(unknown, 40)}.")
         known = _code_points(self.characters)
         symbol_of = np.full(UNICODE, -1, np.int32)
         symbol_of[known] = np.arange(len(known))

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from graphnet_rnn.settings import shown
+
 __all__ = ["from_json", "to_json"]
 
 #: NumPy's scalars whose values JSON holds exactly.
@@ -81,5 +83,5 @@ def _scalar(name: str, plain: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         found = None
     if not isinstance(plain, (bool, int, float)) or found is None or repr(found.item()) != repr(plain):
-        raise ValueError(f"{plain!r:.40} is not a {name}")
+        raise ValueError(f"{shown(plain, 40)} is not a {name}")
     return found

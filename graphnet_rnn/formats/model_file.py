@@ -128,7 +128,7 @@ def has_same_equations(model: Model, file: ModelFile) -> bool:
     if not isinstance(stored, list) or not all(
         type(n) in (int, float) and abs(n) <= LARGEST_NUMBER for n in stored
     ):
-        raise ValueError(f"its digest of equations is {stored!r:.60}, not numbers")
+        raise ValueError(f"its digest of equations is {shown(stored)}, not numbers")
     return same_digest(equation_digest(model), stored)
 
 
@@ -160,7 +160,7 @@ def model_bytes(model: Model, notes: Mapping[str, Any] | None = None) -> bytes:
     """Returns the content of a file for `save`. Raises its UsageErrors."""
     if not isinstance(model, Model):
         raise UsageError(
-            f"save takes a model and a path, not {model!r:.60}; a class of your own must be a subclass of rnn.Model"
+            f"save takes a model and a path, not {shown(model)}; a class of your own must be a subclass of rnn.Model"
         )
     kept = {"notes": notes} if (notes := checked_notes("save", notes)) else {}
     model.require_finite("save")
@@ -200,7 +200,7 @@ def _own_classes(classes: Any) -> list[type[Cell | Model]]:
     found = [classes] if isinstance(classes, type) else listed(must[0], classes, must[1])
     for kind in found:
         if not (isinstance(kind, type) and issubclass(kind, (Cell, Model))):
-            raise UsageError(f"{must[0]} must be {must[1]}, e.g. [MyCell], not {kind!r:.60}")
+            raise UsageError(f"{must[0]} must be {must[1]}, e.g. [MyCell], not {shown(kind)}")
     return found
 
 
@@ -287,7 +287,7 @@ class _Reader:
             if key == "model":
                 continue
             if key in HELD or key not in known:
-                raise ValueError(f"a {name} has no setting {key!r:.60}")
+                raise ValueError(f"a {name} has no setting {shown(key)}")
             arguments[key] = self.setting(key, value, weights)
         if "values" in known:
             arguments["values"] = weights
@@ -330,7 +330,7 @@ class _Reader:
     def cell(self, described: Mapping[str, Any], weights: Mapping[str, Array]) -> Cell:
         name = described.get("cell")
         if not isinstance(name, str):
-            raise ValueError(f"a cell in it has no name: {described!r:.60}")
+            raise ValueError(f"a cell in it has no name: {shown(described)}")
         if name not in self.cells:
             raise ModelFileError(
                 f"{self.path} uses the cell {in_brief(name)}, which is not part of graphnet; give its class: "
@@ -349,8 +349,8 @@ class _Reader:
             raise
         except Exception as error:  # a user's class may raise anything
             raise ModelFileError(
-                f"{self.path}: the cell {name} cannot be created with {arguments!r:.120} ({in_brief(error, 200)}); "
-                "its class may have changed."
+                f"{self.path}: the cell {name} cannot be created with {shown(arguments, 120)} "
+                f"({in_brief(error, 200)}); its class may have changed."
             ) from error
 
     def require_weights(
@@ -360,8 +360,8 @@ class _Reader:
         held, least = sum(array.size for array in weights.values()), cell.least_weights(**arguments)
         if least > held:
             raise ModelFileError(
-                f"{self.path}: a cell {cell.__name__} with {arguments!r:.120} has at least {least} weights, but the "
-                f"file holds {held}."
+                f"{self.path}: a cell {cell.__name__} with {shown(arguments, 120)} has at least {least} weights, "
+                f"but the file holds {held}."
             )
 
 

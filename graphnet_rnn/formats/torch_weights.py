@@ -34,7 +34,7 @@ from graphnet_rnn.formats.state_dict import (
     tensors_of,
 )
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.settings import one_of, yes_or_no
+from graphnet_rnn.settings import one_of, shown, yes_or_no
 
 __all__ = ["from_torch", "save_torch", "stacked", "to_torch", "torch_kind"]
 
@@ -218,7 +218,7 @@ def _require_modules(prefix: str, output_prefix: str) -> None:
     for argument, given in (("prefix", prefix), ("output_prefix", output_prefix)):
         if not isinstance(given, str) or not re.fullmatch(r"(\w+\.)*", given):
             raise UsageError(
-                f"{argument} must be a module's name with a dot after it, as 'rnn.', or '', not {given!r:.60}"
+                f"{argument} must be a module's name with a dot after it, as 'rnn.', or '', not {shown(given)}"
             )
     if prefix == output_prefix:
         raise UsageError(f"prefix and output_prefix must differ; both are {prefix!r}")

@@ -245,7 +245,9 @@ class RecurrentNADE(Model):
         return found
 
     def __repr__(self) -> str:
-        return f"RecurrentNADE({self.network!r:.200}, hidden={self.hidden}): {self.theta.size:,} parameters"
+        return (
+            f"RecurrentNADE({shown(self.network, 200)}, hidden={self.hidden}): {self.theta.size:,} parameters"
+        )
 
 
 def _before(v: Any, of: Any) -> Any:

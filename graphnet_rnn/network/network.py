@@ -442,8 +442,8 @@ class Network(Model):
         """
         if self._made_with is not None and self._description() not in (None, self._made_with):
             raise UsageError(
-                f"{who}: the settings of {self!r:.200} were changed after it was created, which does not change its "
-                "weights and equations; create a new network with these settings"
+                f"{who}: the settings of {shown(self, 200)} were changed after it was created, which does not "
+                "change its weights and equations; create a new network with these settings"
             )
 
     def __graph__(self) -> gn.Graph:

@@ -408,7 +408,7 @@ class Unrolled(ShowsItself):
             found = [labelled.get(t + 1, []) for t in range(self.time)]
             if any(len(each) != 1 for each in found):
                 raise UsageError(
-                    f"course: {shown(name)} must occur once at each time step, but occurs in {labelled!r:.80}"
+                    f"course: {shown(name)} must occur once at each time step, but occurs in {shown(labelled, 80)}"
                 )
             return gn.stack([each[0] for each in found])
         if not self.after:

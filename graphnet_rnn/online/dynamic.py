@@ -155,7 +155,7 @@ def first_order(who: str, optimizer: Any) -> FirstOrder:
     """Returns the optimizer; UsageError, prefixed with `who`, if a step needs more than one gradient."""
     if not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"{who}: optimizer must be a first-order optimizer, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; "
+            f"{who}: optimizer must be a first-order optimizer, e.g. rnn.Adam(rate=0.001), not {shown(optimizer)}; "
             "others evaluate a batch more than once."
         )
     return optimizer

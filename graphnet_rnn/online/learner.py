@@ -11,7 +11,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.errors import DataError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import array_of, arrays_of_states, checked_floats, checked_symbols
 from graphnet_rnn.network.unroll import Unrolled
@@ -103,7 +103,13 @@ class Learner(ABC):
         return states | past
 
     def recall(self, arrays: Mapping[str, Array]) -> None:
-        """Restores the arrays that `remembered` returned."""
+        """Restores the arrays that `remembered` returned; UsageError for those of another learner."""
+        own = self.remembered()
+        if {name: a.shape for name, a in own.items()} != {name: np.shape(a) for name, a in arrays.items()}:
+            raise UsageError(
+                f"{type(self).__name__}.recall: arrays must be those that `remembered` of this learner returned: "
+                + ", ".join(f"{name} {list(array.shape)}" for name, array in own.items())
+            )
         self.states = [arrays[f"state.{i:03d}"].copy() for i in range(len(self.states))]
         if self._memory:
             self._remembered = [[arrays[f"past.{case:03d}"].copy()] for case in range(self.batch)]

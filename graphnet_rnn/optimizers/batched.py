@@ -21,7 +21,7 @@ from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks, summed
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["Batch", "BatchedObjective"]
 
@@ -62,7 +62,7 @@ class BatchedObjective:
         for name, given in (("objective", objective), ("single", single)):
             allowed = (Objective, type(None)) if name == "single" else (Objective, ObjectiveBySize)
             if not isinstance(given, allowed):
-                raise UsageError(f"BatchedObjective: {name} must be an Objective, not {given!r:.60}")
+                raise UsageError(f"BatchedObjective: {name} must be an Objective, not {shown(given)}")
         if single is not None:
             _require_single(cast(Objective, objective), single)
         # An ObjectiveBySize behaves like each of its objectives; `feed` selects one.
@@ -369,7 +369,7 @@ def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
         listed: list[Batch] = [tuple(batch) for batch in batches]
     except TypeError:
         raise UsageError(
-            f"BatchedObjective.feed: {name} must be batches, each a sequence of arrays, not {batches!r:.60}"
+            f"BatchedObjective.feed: {name} must be batches, each a sequence of arrays, not {shown(batches)}"
         ) from None
     if not listed:
         raise UsageError(f"BatchedObjective.feed: {name} needs at least one batch")

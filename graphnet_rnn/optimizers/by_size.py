@@ -10,6 +10,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.settings import shown
 
 __all__ = ["ObjectiveBySize"]
 
@@ -28,7 +29,7 @@ class ObjectiveBySize:
         for objective in objectives:
             if not isinstance(objective, Objective):
                 raise UsageError(
-                    f"ObjectiveBySize: each argument must be an Objective, not {objective!r:.60}"
+                    f"ObjectiveBySize: each argument must be an Objective, not {shown(objective)}"
                 )
             if objective.parameters != objectives[0].parameters:
                 raise UsageError("ObjectiveBySize: all objectives must have the same parameters")

@@ -25,6 +25,7 @@ from graphnet_rnn.optimizers.base import Optimizer, State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.schedules import Schedule
 from graphnet_rnn.riemannian.blocks import Solver
+from graphnet_rnn.settings import shown
 
 __all__ = ["OPTIMIZER_CHECKS", "check_optimizer"]
 
@@ -94,7 +95,7 @@ def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | N
     """
     if not isinstance(optimizer, Optimizer):
         raise UsageError(
-            f"check_optimizer takes an optimizer, e.g. rnn.Adam(rate=0.01), not {optimizer!r:.60}"
+            f"check_optimizer takes an optimizer, e.g. rnn.Adam(rate=0.01), not {shown(optimizer)}"
         )
     for name, check in OPTIMIZER_CHECKS.items():
         found = check(optimizer)

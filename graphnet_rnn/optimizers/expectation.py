@@ -11,7 +11,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
-from graphnet_rnn.settings import Amount
+from graphnet_rnn.settings import Amount, shown
 
 __all__ = ["ExpectationMaximization"]
 
@@ -41,7 +41,7 @@ class ExpectationMaximization(Optimizer):
         if not hasattr(objective, "maximized"):
             raise UsageError(
                 "ExpectationMaximization needs the objective of an HMM, see rnn.SymbolSequences, not "
-                f"{objective!r:.50}"
+                f"{shown(objective, 50)}"
             )
         loss, found = objective.maximized(theta, self.smoothing)
         length = norm(found - theta)

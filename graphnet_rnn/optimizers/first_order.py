@@ -25,7 +25,7 @@ from graphnet_rnn.optimizers.compiled_equations import (
 from graphnet_rnn.optimizers.groups import DECAYS, RATES, as_groups, as_mapping, factors, kinds_of
 from graphnet_rnn.optimizers.schedules import FractionOrSchedule, Rate, Schedule, described
 from graphnet_rnn.optimizers.vectors import compiled, norm
-from graphnet_rnn.settings import Amount, Fraction, Limit
+from graphnet_rnn.settings import Amount, Fraction, Limit, shown
 
 __all__ = ["SGD", "Adam", "AdamW", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
 
@@ -170,7 +170,7 @@ class FirstOrder(Optimizer):
                 )
             old = before[name]
             if not isinstance(node, Node) or (node.shape, node.dtype) != (old.shape, old.dtype):
-                found = f"{node.describe()} of {node.dtype}" if isinstance(node, Node) else f"{node!r:.60}"
+                found = f"{node.describe()} of {node.dtype}" if isinstance(node, Node) else f"{shown(node)}"
                 raise UsageError(
                     f"{type(self).__name__}.update: the new {name} must be a node of {old.dtype} of shape "
                     f"{list(old.shape)}, as the old one, not {found}"
@@ -278,8 +278,8 @@ class FirstOrder(Optimizer):
             return float(setting)
         if "step" not in state:
             raise UsageError(
-                f"{type(self).__name__}: the state has no step count, which the schedule {setting!r:.60} needs; create "
-                "it with `init` of this optimizer."
+                f"{type(self).__name__}: the state has no step count, which the schedule {shown(setting)} needs; "
+                "create it with `init` of this optimizer."
             )
         return setting.at(int(state["step"][0]))
 

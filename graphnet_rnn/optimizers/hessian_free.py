@@ -25,7 +25,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
 from graphnet_rnn.optimizers.quadratic_model import BAD, GOOD, QuadraticModel
 from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.riemannian.metrics import Metric, as_metric
-from graphnet_rnn.settings import Amount, Count, CountOrZero, Fraction, Positive, Share, fraction
+from graphnet_rnn.settings import Amount, Count, CountOrZero, Fraction, Positive, Share, fraction, shown
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
@@ -205,7 +205,7 @@ class CurvedOptimizer(Optimizer):
         if not hasattr(objective, "metric"):
             raise UsageError(
                 f"{type(self).__name__}: preconditioner needs an objective with a metric, such as rnn.Objective, not "
-                f"{objective!r:.50}"
+                f"{shown(objective, 50)}"
             )
         found: tuple[float, Array, Array] = objective.metric(
             theta, self.preconditioner, "all", int(state["steps"][0])

@@ -119,10 +119,10 @@ def minimize(
     tolerance = amount("minimize: tolerance", tolerance)
     for name, function in (("callback", callback), ("feed", feed)):
         if function is not None and not callable(function):
-            raise UsageError(f"minimize: {name} must be a function, not {function!r:.60}")
+            raise UsageError(f"minimize: {name} must be a function, not {shown(function)}")
     if not isinstance(objective, Minimizable):
         raise UsageError(
-            f"minimize takes an Objective, not {objective!r:.60}; make one: rnn.Objective(cost, parameters, inputs)"
+            f"minimize takes an Objective, not {shown(objective)}; make one: rnn.Objective(cost, parameters, inputs)"
         )
     chosen = Adam() if optimizer is None else require_optimizer("minimize", optimizer)
     theta = objective.start() if start is None else _started(objective, start)

@@ -23,7 +23,7 @@ from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
 from graphnet_rnn.riemannian.moduli import Outputs
-from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
+from graphnet_rnn.settings import amount, limit, shown, whole_number, yes_or_no
 
 __all__ = ["Objective", "flat_parts"]
 
@@ -512,10 +512,10 @@ def _nodes(argument: str, given: Any) -> list[Node]:
     try:
         listed = list(given)
     except TypeError:
-        raise UsageError(f"Objective: {argument} must be a list of nodes, not {given!r:.60}") from None
+        raise UsageError(f"Objective: {argument} must be a list of nodes, not {shown(given)}") from None
     for node in listed:
         if not isinstance(node, Node):
-            raise UsageError(f"Objective: {argument} must be a list of nodes, but holds {node!r:.60}")
+            raise UsageError(f"Objective: {argument} must be a list of nodes, but holds {shown(node)}")
     if argument in ("parameters", "inputs"):
         for node, count in Counter(listed).items():
             if count > 1:
@@ -545,7 +545,7 @@ def _pairs(structure: Any) -> list[tuple[Node, Node]]:
         listed = [(None, None)]
     if not all(isinstance(node, Node) for pair in listed for node in pair):
         raise UsageError(
-            f"Objective: structure must be pairs of nodes (a, h = e(a)), such as u.structure, not {structure!r:.60}"
+            f"Objective: structure must be pairs of nodes (a, h = e(a)), such as u.structure, not {shown(structure)}"
         )
     for (a, h), count in Counter(listed).items():
         if count > 1:

@@ -15,7 +15,7 @@ from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
-from graphnet_rnn.settings import Amount, Count
+from graphnet_rnn.settings import Amount, Count, shown
 
 __all__ = ["Riemannian", "RiemannianReport"]
 
@@ -130,7 +130,7 @@ class Riemannian(Optimizer):
         started = time.perf_counter()
         if not hasattr(objective, "metric"):
             raise UsageError(
-                f"Riemannian needs an objective with a metric, such as rnn.Objective, not {objective!r:.50}"
+                f"Riemannian needs an objective with a metric, such as rnn.Objective, not {shown(objective, 50)}"
             )
         at, undone = self._measured(objective, theta, int(state["turn"][0])), False
         if state["moved"][0] and not at.is_usable:

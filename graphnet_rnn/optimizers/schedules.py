@@ -722,17 +722,17 @@ def _extremes(setting: float | Schedule) -> tuple[float, float]:
 
 def _listed(given: Any) -> Iterable[Any]:
     if isinstance(given, str) or not has_items(given):
-        raise UsageError(f"Stepwise: values must be a mapping or pairs, step -> value, not {given!r:.60}")
+        raise UsageError(f"Stepwise: values must be a mapping or pairs, step -> value, not {shown(given)}")
     return given
 
 
 def _pair(given: Any) -> tuple[int, float]:
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-        raise UsageError(f"Stepwise: values must be pairs (step, value), but one is {given!r:.60}")
+        raise UsageError(f"Stepwise: values must be pairs (step, value), but one is {shown(given)}")
     step, value = given
     if not is_number(value) or not math.isfinite(value):
         raise UsageError(
-            f"Stepwise: the value from step {step!r:.20} on must be a finite number, not {value!r:.40}"
+            f"Stepwise: the value from step {shown(step, 20)} on must be a finite number, not {shown(value, 40)}"
         )
     return whole_number("Stepwise: a step", step, least=0), float(value)
 

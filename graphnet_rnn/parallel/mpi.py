@@ -23,7 +23,7 @@ from graphnet.system.process import own_cores
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.parallel.launcher import rank_and_size
 from graphnet_rnn.parallel.ranks import ALONE, Ranks, branches, joined, summed
-from graphnet_rnn.settings import amount
+from graphnet_rnn.settings import amount, shown
 
 __all__ = ["MPIRanks", "as_ranks", "is_spoken_for", "launched"]
 
@@ -62,7 +62,7 @@ def as_ranks(who: str, parallel: Ranks | str | None) -> Ranks:
     if parallel == "mpi":
         return launched()
     if not isinstance(parallel, Ranks):
-        raise UsageError(f'{who}: parallel must be "mpi", rnn.parallel.Ranks, or None, not {parallel!r:.60}')
+        raise UsageError(f'{who}: parallel must be "mpi", rnn.parallel.Ranks, or None, not {shown(parallel)}')
     return parallel
 
 

@@ -15,7 +15,7 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
-from graphnet_rnn.settings import Count, require_kinds, setting, whole_number
+from graphnet_rnn.settings import Count, require_kinds, setting, shown, whole_number
 from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of
@@ -97,7 +97,7 @@ class EnergyCases(CompiledProblem):
         if not isinstance(optimizer, (FirstOrder, CurvedOptimizer)):
             raise UsageError(
                 "EnergyCases: optimizer must be first-order or Hessian-free, e.g. rnn.Momentum(rate=0.01), not "
-                f"{optimizer!r:.60}: the loss itself cannot be computed"
+                f"{shown(optimizer)}: the loss itself cannot be computed"
             )
 
     def _draw_cases(self, count: int, *which: int) -> Array:

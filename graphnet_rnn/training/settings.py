@@ -11,7 +11,17 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, require_optimizer
 from graphnet_rnn.optimizers.first_order import Adam, FirstOrder
 from graphnet_rnn.optimizers.schedules import Constant, ExponentialDecay, Schedule, factor_schedule
-from graphnet_rnn.settings import Amount, Count, Fraction, Positive, Share, is_number, require_kinds, setting
+from graphnet_rnn.settings import (
+    Amount,
+    Count,
+    Fraction,
+    Positive,
+    Share,
+    is_number,
+    require_kinds,
+    setting,
+    shown,
+)
 from graphnet_rnn.training.state import as_stored, description_of
 
 __all__ = ["EarlyStopping", "Training"]
@@ -99,12 +109,12 @@ class Training:
         if self.stopping is not None and not stops:
             raise UsageError(
                 "Training: stopping must be an object with a method should_stop, e.g. rnn.EarlyStopping(), or None, "
-                f"not {self.stopping!r:.60}"
+                f"not {shown(self.stopping)}"
             )
         if self.schedule is not None:
             factor_schedule("Training: schedule", self.schedule)
         if self.goal is not None and (not is_number(self.goal) or math.isnan(self.goal)):
-            raise UsageError(f"Training: goal must be a number or None, not {self.goal!r:.60}")
+            raise UsageError(f"Training: goal must be a number or None, not {shown(self.goal)}")
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, Schedule)
         object.__setattr__(self, "schedule", self.schedule or default_schedule(falls))
 

@@ -27,6 +27,7 @@ from graphnet_rnn.formats.model_file import (
 )
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.settings import shown
 
 __all__ = [
     "LISTED",
@@ -123,7 +124,7 @@ class TrainingState:
         found = self.training.get(name)
         if not _is_like(found, like):
             raise ModelFileError(
-                f"{self.path} has {found!r:.60} for {name!r}: it is damaged, belongs to another run, or is of "
+                f"{self.path} has {shown(found)} for {name!r}: it is damaged, belongs to another run, or is of "
                 "another version."
             )
         if not isinstance(found, dict):
@@ -134,7 +135,7 @@ class TrainingState:
         found = self.training.get(name)
         if not isinstance(found, dict):
             raise ModelFileError(
-                f"{self.path} is damaged: {name!r} must be the settings of the run, not {found!r:.60}."
+                f"{self.path} is damaged: {name!r} must be the settings of the run, not {shown(found)}."
             )
         return found
 

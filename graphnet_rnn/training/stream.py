@@ -96,7 +96,7 @@ class Stream(Problem):
         learner = self.learner
         if not isinstance(learner, Learner):
             raise UsageError(
-                f"Stream: learner must be a learner, e.g. rnn.online.RTRL(network), not {learner!r:.60}"
+                f"Stream: learner must be a learner, e.g. rnn.online.RTRL(network), not {shown(learner)}"
             )
         self.model = learner.network
         self.items = self.every
@@ -122,7 +122,7 @@ class Stream(Problem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, FirstOrder):
             raise UsageError(
-                f"Stream: optimizer must be first-order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}"
+                f"Stream: optimizer must be first-order, e.g. rnn.Adam(rate=0.001), not {shown(optimizer)}"
             )
 
     def __len__(self) -> int:

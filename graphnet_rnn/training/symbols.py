@@ -13,7 +13,7 @@ from graphnet_rnn.models.hmm_likelihood import Likelihood
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
 from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of
 
@@ -46,7 +46,7 @@ class SymbolSequences(Problem):
 
     def __init__(self, model: HMM, symbols: Any, valid: Any = None, shares: int = 1) -> None:
         if not isinstance(model, HMM):
-            raise UsageError(f"SymbolSequences: model must be an HMM, not {model!r:.60}")
+            raise UsageError(f"SymbolSequences: model must be an HMM, not {shown(model)}")
         model.bits(symbols)  # raises an error for invalid symbols
         self.model, self._symbols = model, np.asarray(symbols, np.int64)
         self._valid = None if valid is None else np.asarray(valid, np.int64)
@@ -60,7 +60,7 @@ class SymbolSequences(Problem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, ExpectationMaximization):
             raise UsageError(
-                f"SymbolSequences: optimizer must be rnn.ExpectationMaximization(), not {optimizer!r:.60}; to use "
+                f"SymbolSequences: optimizer must be rnn.ExpectationMaximization(), not {shown(optimizer)}; to use "
                 "another, minimize hmm.unroll(..., tables='softmax') by rnn.minimize"
             )
 

@@ -108,7 +108,7 @@ class Trainer:
         if settings is None:
             settings = Training()
         if not isinstance(settings, Training):
-            raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
+            raise UsageError(f"Trainer: settings must be a Training, not {shown(settings)}")
         heard_by = listeners_of(listeners)
         self.notes = checked_notes("Trainer", notes)
         self.metrics = metrics_of(problem, metrics)
@@ -444,7 +444,7 @@ def _require_problem(problem: Any) -> None:
     if not isinstance(problem, Problem):
         raise UsageError(
             "Trainer: problem must be a Problem, e.g. rnn.Arrays(net, x, y), rnn.Arrays(net, rnn.data.Sequences(x, y, "
-            f"lengths, weights)) or rnn.CarriedText(net, corpus), see docs/training.md, not {problem!r:.60}"
+            f"lengths, weights)) or rnn.CarriedText(net, corpus), see docs/training.md, not {shown(problem)}"
         )
     name = type(problem).__name__
     if not isinstance(getattr(problem, "model", None), Model):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphnet.settings import has_items
+from graphnet.settings import has_items, shown
 from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
     try:
         a = np.asarray(shares, np.float64)
     except (TypeError, ValueError):
-        raise DrawingError(f"attention_map: shares must be an array, not {shares!r:.60}.") from None
+        raise DrawingError(f"attention_map: shares must be an array, not {shown(shares)}.") from None
     if a.ndim != 2 or not a.size:
         raise DrawingError(
             f"attention_map: shares must be (steps, places) of one case, not {list(a.shape)}; for several cases, "
@@ -70,7 +70,7 @@ def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
 
 def _names(what: str, given: Sequence[Any] | None, count: int) -> list[str]:
     if given is not None and not has_items(given):
-        raise DrawingError(f"attention_map: {what} must be {count} names, not {given!r:.60}.")
+        raise DrawingError(f"attention_map: {what} must be {count} names, not {shown(given)}.")
     names = [str(i + 1) for i in range(count)] if given is None else [str(each) for each in given]
     if len(names) != count:
         raise DrawingError(f"attention_map: {what} must be {count}, not {len(names)}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.charts.history import (
     TRAINED,
@@ -55,7 +56,7 @@ def compare_runs(
     if not isinstance(by, str) or by not in _AXES:
         raise DrawingError(f"by must be one of {', '.join(map(repr, _AXES))}, not {by!r}.")
     if log not in ("", "x", "y", "xy"):
-        raise DrawingError(f"log must be one of '', 'x', 'y', 'xy', not {log!r:.60}.")
+        raise DrawingError(f"log must be one of '', 'x', 'y', 'xy', not {shown(log)}.")
     if not isinstance(histories, Mapping) or not histories:
         raise DrawingError(
             "histories must be a dict of histories by name, e.g. {'GRU': 'runs/gru', 'LSTM': 'runs/lstm'}."
@@ -186,7 +187,7 @@ def best_setting(
         ("score", score),
     ):
         if not isinstance(name, str) and not (name is None and argument in ("by", "panels", "score")):
-            raise DrawingError(f"{argument} must be the name of a setting, a str, not {name!r:.60}.")
+            raise DrawingError(f"{argument} must be the name of a setting, a str, not {shown(name)}.")
     rows = rows_of(runs, "runs")
     validated = (name for row in rows for name in row if str(name).startswith(VALIDATED))
     score = score or next(validated, "valid_bits")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts.video import images_of
 from viz.errors import DrawingError, by_matplotlib, count_of
 
@@ -42,14 +43,14 @@ def receptive_fields(W: Any, recurrent: Any = None, units: int = 36, title: str 
     try:
         weights = np.moveaxis(np.asarray(W, np.float64), -1, 0)
     except (TypeError, ValueError, np.exceptions.AxisError):
-        raise DrawingError(f"receptive_fields: W must be an array (pixels, units), not {W!r:.60}.") from None
+        raise DrawingError(f"receptive_fields: W must be an array (pixels, units), not {shown(W)}.") from None
     fields = images_of("receptive_fields", "the columns of W", weights)
-    every, shown = len(fields), min(count_of("receptive_fields: units", units), len(fields))
-    between = None if recurrent is None else _between(recurrent, every)[:shown, :shown].T
+    every, count = len(fields), min(count_of("receptive_fields: units", units), len(fields))
+    between = None if recurrent is None else _between(recurrent, every)[:count, :count].T
     figure = Chart(SIDE * (1 if between is None else 2) + 0.6, SIDE + 0.5)
     grid = figure.subplots(1, 1 if between is None else 2, squeeze=False)[0]
     _draw(
-        figure, grid[0], _tiled(fields[:shown]), title or f"input weights of {shown} of {every} hidden units"
+        figure, grid[0], _tiled(fields[:count]), title or f"input weights of {count} of {every} hidden units"
     )
     if between is not None:
         _draw(figure, grid[1], between, "recurrent weights: to each (row) from each (column)")

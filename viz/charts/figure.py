@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from graphnet.settings import shown
 from viz.errors import DrawingError, by_matplotlib
 from viz.files import write_file
 from viz.notebook import bundle_of
@@ -46,7 +47,7 @@ class Chart(Figure):
         known = self.canvas.get_supported_filetypes()
         if str(ending).lower() not in known:
             listed = ", ".join(f".{each}" for each in sorted(known))
-            raise DrawingError(f"path {str(fname)!r:.200}: the suffix must be one of {listed}.")
+            raise DrawingError(f"path {shown(str(fname), 200)}: the suffix must be one of {listed}.")
         key = _TIMES.get(str(ending).lower())
         metadata = {**({key: None} if key else {}), **(how.pop("metadata", None) or {})}
         # A layout starts from the current axes; when it is repeated, they move by a rounding error.

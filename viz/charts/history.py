@@ -10,6 +10,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
+from graphnet.settings import shown
 from graphnet.system.json_lines import Row, read_rows
 from viz.errors import DrawingError
 
@@ -55,7 +56,7 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
         if not isinstance(row, Mapping):
             raise DrawingError(
                 f"{argument} must be rows (dicts), or the path of a JSON-lines file of rows or of a run's folder, "
-                f"not {row!r:.60}."
+                f"not {shown(row)}."
             )
     return rows
 

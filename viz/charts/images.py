@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.errors import DrawingError, by_matplotlib
 
@@ -71,7 +72,7 @@ def _checked(name: str, given: Any, width: int | None) -> chart.Numbers:
         images = np.asarray(given, np.float64)
     except (TypeError, ValueError):
         raise DrawingError(
-            f"image_rows: {name} must be an array (count, pixels), not {given!r:.60}."
+            f"image_rows: {name} must be an array (count, pixels), not {shown(given)}."
         ) from None
     if images.ndim == 2 and images.size:
         pixels = images.shape[1]

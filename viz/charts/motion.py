@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.charts.labels import colour_of
 from viz.errors import DrawingError, by_matplotlib
@@ -42,8 +43,8 @@ def joint_curves(
     from viz.charts.figure import Chart
 
     frames = _checked("truth", truth)
-    shown = {name: _checked(name, given) for name, given in (others or {}).items()}
-    for name, given in shown.items():
+    curves = {name: _checked(name, given) for name, given in (others or {}).items()}
+    for name, given in curves.items():
         if given.shape != frames.shape:
             raise DrawingError(
                 f"joint_curves: {name} must be {list(frames.shape)}, the shape of truth, not {list(given.shape)}."
@@ -53,12 +54,12 @@ def joint_curves(
         raise DrawingError(f"joint_curves: names must be {width}, one for each column, not {len(names)}.")
     chosen = _liveliest(frames) if columns is None else list(columns)
     if not chosen or any(not 0 <= column < width for column in chosen):
-        raise DrawingError(f"joint_curves: columns must be among 0 ... {width - 1}, not {chosen!r:.60}.")
+        raise DrawingError(f"joint_curves: columns must be among 0 ... {width - 1}, not {shown(chosen)}.")
     figure = Chart(8.0, 0.9 + 1.25 * len(chosen))
     axes = figure.subplots(len(chosen), 1, squeeze=False, sharex=True)[:, 0]
     for each, column in zip(axes, chosen, strict=True):
         each.plot(frames[:, column], color="#bbbbbb", linewidth=4.0, label="what is", solid_capstyle="round")
-        for number, (name, given) in enumerate(shown.items()):
+        for number, (name, given) in enumerate(curves.items()):
             each.plot(given[:, column], color=colour_of(number), linewidth=1.3, label=name)
         each.set_ylabel(f"column {column}" if names is None else str(names[column]), fontsize=9)
         chart.frame(each, 9)
@@ -75,7 +76,7 @@ def _checked(what: str, given: Any) -> chart.Numbers:
         frames = np.asarray(given, np.float64)
     except (TypeError, ValueError):
         raise DrawingError(
-            f"joint_curves: {what} must be an array (time, width), not {given!r:.60}."
+            f"joint_curves: {what} must be an array (time, width), not {shown(given)}."
         ) from None
     if frames.ndim != 2 or not frames.size:
         raise DrawingError(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.errors import DrawingError, by_matplotlib
 
@@ -70,7 +71,7 @@ def _checked(what: str, given: Any) -> chart.Numbers:
     try:
         roll = np.asarray(given, np.float64)
     except (TypeError, ValueError):
-        raise DrawingError(f"piano_roll: {what} must be an array (time, keys), not {given!r:.60}.") from None
+        raise DrawingError(f"piano_roll: {what} must be an array (time, keys), not {shown(given)}.") from None
     if roll.ndim != 2 or not roll.size:
         raise DrawingError(
             f"piano_roll: {what} must be (time, keys) of one piece, not {list(roll.shape)}; for several "

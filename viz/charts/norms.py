@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.charts.history import History, is_number, rows_of
 from viz.charts.labels import Ending, colour_of, label_ends
@@ -112,7 +113,7 @@ def _snapshots(norms: Mapping[str, Any]) -> dict[str, _Norms]:
         if not found or not all(is_number(value) for value in found.values()):
             raise DrawingError(
                 f"norms{f'[{name!r}]' if name else ''} must be a dict of finite norms, as rnn.weight_norms(network) "
-                f"returns, not {found!r:.80}."
+                f"returns, not {shown(found, 80)}."
             )
     return {str(name): found for name, found in several.items()}
 
@@ -205,7 +206,7 @@ _MARKERS = "osD^vPX*"
 
 def _panels(norms: Mapping[str, Any]) -> dict[str, dict[str, chart.Numbers]]:
     if not isinstance(norms, Mapping):
-        raise DrawingError(f"norms must be a result of rnn.gradient_by_distance, not {norms!r:.60}.")
+        raise DrawingError(f"norms must be a result of rnn.gradient_by_distance, not {shown(norms)}.")
     several = norms if norms and all(isinstance(v, Mapping) for v in norms.values()) else {"": norms}
     panels: dict[str, dict[str, chart.Numbers]] = {}
     for moment, lines in several.items():

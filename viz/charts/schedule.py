@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts.history import is_number
 from viz.charts.parts import BLUE, frame
 from viz.errors import DrawingError, by_matplotlib, count_of
@@ -47,17 +48,19 @@ def schedule_curve(
     from viz.charts.figure import Chart
 
     if not _is_schedule(schedule):
-        raise DrawingError(f"schedule must be a Schedule, e.g. rnn.Warmup(500), not {schedule!r:.60}.")
+        raise DrawingError(f"schedule must be a Schedule, e.g. rnn.Warmup(500), not {shown(schedule)}.")
     costs = list(costs)
     if not all(is_number(each) for each in costs):
-        raise DrawingError(f"costs must be a list of numbers, one for each epoch, not {costs!r:.60}.")
+        raise DrawingError(f"costs must be a list of numbers, one for each epoch, not {shown(costs)}.")
     reads = schedule.reads
     by_step = "step" in reads or not reads
     if "costs" in reads and not costs:
-        raise DrawingError(f"{schedule!r:.80} depends on validation costs; pass them: costs=[2.1, 1.9, ...].")
+        raise DrawingError(
+            f"{shown(schedule, 80)} depends on validation costs; pass them: costs=[2.1, 1.9, ...]."
+        )
     if by_step and len(reads) > 1 and epoch is None:
         raise DrawingError(
-            f"{schedule!r:.80} depends on steps and epochs; pass the number of steps in an epoch: epoch=..."
+            f"{shown(schedule, 80)} depends on steps and epochs; pass the number of steps in an epoch: epoch=..."
         )
     each = 1 if not by_step or epoch is None else count_of("epoch", epoch)
     last = _last(schedule, by_step, len(costs) * each) if until is None else count_of("until", until)

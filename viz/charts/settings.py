@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.charts.history import is_number, order_of, rows_of
 from viz.charts.labels import Ending, colour_of, label_ends
@@ -54,7 +55,7 @@ def compare_settings(
 
     for argument, name in (("against", against), ("by", by), ("panels", panels)):
         if name is not None and not isinstance(name, str):
-            raise DrawingError(f"{argument} must be the name of a setting, a str, not {name!r:.60}.")
+            raise DrawingError(f"{argument} must be the name of a setting, a str, not {shown(name)}.")
     rows = [row for row in rows_of(results, "results") if is_number(row.get(_MEAN))]
     against, by, panels = _chosen(rows, against, by, panels)
     found = _points(rows, against, by, panels)
@@ -87,7 +88,7 @@ def _chosen(
     for argument, name in (("against", against), ("by", by), ("panels", panels)):
         if name is not None and name not in known:
             raise DrawingError(
-                f"results have no setting {name!r:.60} ({argument}); they have {', '.join(sorted(known)) or 'none'}."
+                f"results have no setting {shown(name)} ({argument}); they have {', '.join(sorted(known)) or 'none'}."
             )
     values = {name: {repr(row[name]) for row in rows if name in row} for name in sorted(known)}
     differ = [name for name in values if len(values[name]) > 1 and name not in (against, by, panels)]

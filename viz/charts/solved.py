@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.charts.history import History, is_positive, rows_of
 from viz.errors import DrawingError, by_matplotlib
@@ -156,7 +157,7 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
         return _Outcome(
             float(length), bool(structural), end, float(minibatches) if is_positive(minibatches) else None
         )
-    raise DrawingError(f"table, row {count}: {problem}, in {dict(row)!r:.200}.")
+    raise DrawingError(f"table, row {count}: {problem}, in {shown(dict(row), 200)}.")
 
 
 def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> None:

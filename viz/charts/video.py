@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from graphnet.settings import shown
 from viz.charts.parts import GREY
 from viz.errors import DrawingError, by_matplotlib, count_of
 
@@ -81,7 +82,7 @@ def images_of(owner: str, what: str, given: Any) -> npt.NDArray[np.float64]:
     try:
         images = np.asarray(given, np.float64)
     except (TypeError, ValueError):
-        raise DrawingError(f"{owner}: {what} must be an array of images, not {given!r:.60}.") from None
+        raise DrawingError(f"{owner}: {what} must be an array of images, not {shown(given)}.") from None
     if images.ndim == 2 and images.size and math.isqrt(images.shape[1]) ** 2 == images.shape[1]:
         images = images.reshape(len(images), math.isqrt(images.shape[1]), -1)
     if images.ndim != 3 or not images.size or not np.isfinite(images).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphnet.settings import shown
 from viz.drawing.closed import closed_picture, is_unrolled
 from viz.drawing.condense import times_of
 from viz.drawing.merge import check_steps, close_clusters, fold_columns, fold_time
@@ -55,7 +56,8 @@ def draw(
     colours = style_of(theme)
     if notes is not None and not isinstance(notes, Notes):
         raise DrawingError(
-            f"notes must be a result of viz.values, gradients, times or changes (which returns two), not {notes!r:.60}."
+            f"notes must be a result of viz.values, gradients, times or changes (which returns two), "
+            f"not {shown(notes)}."
         )
     graph = graph_of(thing)
     if notes is not None and notes.nodes and set(notes.nodes).isdisjoint(graph.order):

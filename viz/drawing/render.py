@@ -22,6 +22,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from graphnet.settings import shown
 from graphnet.system.process import cached_property
 from viz.drawing.closed import ClosedPicture
 from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
@@ -49,7 +50,9 @@ _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .
 def check_limit(limit: int | None) -> None:
     """Raises DrawingError unless `limit` is a number of nodes or None."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise DrawingError(f"limit must be a whole number of nodes, or None for no limit, not {limit!r:.60}.")
+        raise DrawingError(
+            f"limit must be a whole number of nodes, or None for no limit, not {shown(limit)}."
+        )
 
 
 class Drawing:
@@ -76,7 +79,7 @@ class Drawing:
     ) -> None:
         if not isinstance(picture, (Picture, ClosedPicture)):
             raise DrawingError(
-                f"picture must be a Picture, not {picture!r:.60}; to draw a graph, call viz.draw(graph)."
+                f"picture must be a Picture, not {shown(picture)}; to draw a graph, call viz.draw(graph)."
             )
         self.picture = picture
         self.style = style

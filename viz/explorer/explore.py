@@ -13,6 +13,7 @@ from graphnet.call.function import Function
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.passes import DEFAULT, Pass
+from graphnet.settings import shown
 from viz.drawing.names import printable
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError, named_file
@@ -158,7 +159,7 @@ def _page_of(
     elif isinstance(passes, str) or not isinstance(passes, Sequence) or not all(map(callable, passes)):
         raise DrawingError(
             "passes must be a sequence of passes, such as gn.passes.DEFAULT or gn.passes.without('fuse'), not "
-            f"{passes!r:.60}."
+            f"{shown(passes)}."
         )
 
     cost = cost_of(graph)
@@ -193,7 +194,7 @@ def _directions(
         return {}
     if not isinstance(tangents, Mapping) or not tangents:
         raise DrawingError(
-            f"tangents must be a dict {{node: tangent}} with at least one, not {tangents!r:.60}."
+            f"tangents must be a dict {{node: tangent}} with at least one, not {shown(tangents)}."
         )
     checked_nodes("tangents", tangents, graph)
     return {copies[node]: tangent for node, tangent in tangents.items()}

@@ -29,7 +29,7 @@ from graphnet_rnn.network.running import Runner
 from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.schedules import Stepwise
-from graphnet_rnn.settings import one_of, require_generator, whole_number
+from graphnet_rnn.settings import one_of, require_generator, shown, whole_number
 
 __all__ = ["Reconstruction", "autoencoder", "autoencoder_optimizer", "curve_images", "draw_curves"]
 
@@ -119,7 +119,7 @@ def autoencoder(
         sizes = AUTOENCODERS[one_of("autoencoder: sizes", sizes, tuple(AUTOENCODERS))]
     if not isinstance(sizes, Sequence) or len(sizes) < 2:
         raise UsageError(
-            f"autoencoder: sizes must have at least two widths, of the pixels and of the code, not {sizes!r:.60}"
+            f"autoencoder: sizes must have at least two widths, of the pixels and of the code, not {shown(sizes)}"
         )
     widths = [whole_number("autoencoder: a width in sizes", width) for width in sizes]
     one_of("autoencoder: activation", activation, ("sigmoid", "tanh"))
@@ -151,7 +151,7 @@ class Reconstruction(Objective):
         if not fits or network.reads != "vectors" or network.loss not in ("sigmoid", "squared"):
             raise UsageError(
                 "Reconstruction: network must read vectors, have as many outputs as inputs, and the loss 'sigmoid' "
-                f"or 'squared', as autoencoder() creates it, not {network!r:.80}"
+                f"or 'squared', as autoencoder() creates it, not {shown(network, 80)}"
             )
         u = network.unroll(1, batch, initial="zero")
         self.network, self.batch = network, u.batch

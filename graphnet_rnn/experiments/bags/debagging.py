@@ -12,8 +12,8 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.settings import text as text_of
-from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.lanes import Lanes, TextModel
 
 __all__ = ["Bag", "Debagged", "debag", "draw_bags"]
@@ -121,7 +121,7 @@ def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: st
     if isinstance(model, Network):
         model = Lanes(model, 256, "debag")
     if not isinstance(bag, Bag):
-        raise UsageError(f"debag: bag must be a Bag, as draw_bags gives, not {bag!r:.60}")
+        raise UsageError(f"debag: bag must be a Bag, as draw_bags gives, not {shown(bag)}")
     search = _Search(model, bag, unknown)
     search.beam(whole_number("debag: beam", beam))
     by_beam = search.found()

@@ -15,6 +15,7 @@ from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.brackets.lag import TimeLag, time_lag
 from graphnet_rnn.experiments.brackets.text import bracket_text
+from graphnet_rnn.settings import shown
 
 EXAMPLE = """example:
   graphnet-rnn timelag --write-text brackets.txt
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     if "ideal" in options.written and options.figure is None:
         raise UsageError("--ideal needs --figure")
     if len(options.brackets) != 2:
-        raise UsageError(f"--brackets must be two characters, such as [], not {options.brackets!r:.40}")
+        raise UsageError(f"--brackets must be two characters, such as [], not {shown(options.brackets, 40)}")
     networks = [load_finite(model, options.cell) for model in options.models]
     lags = {}
     for name, network in zip(_names(options.models), networks, strict=True):

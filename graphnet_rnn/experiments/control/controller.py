@@ -75,7 +75,7 @@ class Controller(Model):
             layers = [remembering(100), remembering(100)]
         cells = list(layers) if isinstance(layers, Iterable) else [layers]
         if not cells or not all(isinstance(cell, Cell) for cell in cells):
-            raise UsageError(f"Controller: layers must be cells, e.g. [rnn.Elman(100)], not {layers!r:.60}")
+            raise UsageError(f"Controller: layers must be cells, e.g. [rnn.Elman(100)], not {shown(layers)}")
         for cell in cells:
             if not cell.causal:
                 raise UsageError(
@@ -192,7 +192,7 @@ class ClosedLoop:
     ) -> None:
         if not isinstance(controller, Controller) or not isinstance(arm, Arm):
             raise UsageError(
-                f"ClosedLoop needs a Controller and an Arm, not {controller!r:.40} and {arm!r:.40}"
+                f"ClosedLoop needs a Controller and an Arm, not {shown(controller, 40)} and {shown(arm, 40)}"
             )
         self.controller, self.arm = controller, arm
         self.time, self.batch = whole_number("time", time), whole_number("batch", batch)
@@ -253,6 +253,6 @@ def _of_state(argument: str, given: float | Sequence[float]) -> tuple[float, ...
         return (amount(argument, given),) * STATE
     if len(given) != STATE:
         raise UsageError(
-            f"{argument} must be a number, or one for each of [θ, φ, θ̇, φ̇], not {len(given)}: {given!r:.60}"
+            f"{argument} must be a number, or one for each of [θ, φ, θ̇, φ̇], not {len(given)}: {shown(given)}"
         )
     return tuple(amount(argument, value) for value in given)

@@ -12,7 +12,7 @@ from graphnet_rnn.experiments.control.tasks import ControlTask
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import Count, require_kinds, setting
+from graphnet_rnn.settings import Count, require_kinds, setting, shown
 from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
@@ -50,7 +50,7 @@ class Movements(ObjectiveProblem):
     def __post_init__(self) -> None:
         task = self.task
         if not isinstance(task, ControlTask):
-            raise UsageError(f"Movements: task must be one of rnn.control, not {task!r:.60}")
+            raise UsageError(f"Movements: task must be one of rnn.control, not {shown(task)}")
         require_kinds(self)
         self.model, self.items = task.loop.controller, task.loop.batch * self.gradient_batches
         if self.gradient_batches > 1 and digest_of(*task.conditions(1)) == digest_of(*task.conditions(2)):

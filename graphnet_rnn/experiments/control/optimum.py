@@ -10,6 +10,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.control.controller import Trajectories
 from graphnet_rnn.experiments.control.ilqr import ILQR, Plan
 from graphnet_rnn.experiments.control.tasks import ControlTask
+from graphnet_rnn.settings import shown
 
 __all__ = ["optimum", "planned"]
 
@@ -29,7 +30,7 @@ def optimum(task: ControlTask, seed: int = 0, tolerance: float = 1e-9) -> Plan:
     (3,)
     """
     if not isinstance(task, ControlTask):
-        raise UsageError(f"optimum: task must be one of rnn.control, not {task!r:.60}")
+        raise UsageError(f"optimum: task must be one of rnn.control, not {shown(task)}")
     loop, arm = task.loop, task.loop.arm
     start, goal, *pushes = (np.asarray(array, np.float64) for array in task.conditions(seed))
     push = pushes[0] if pushes else np.zeros((loop.time, loop.batch, 2))

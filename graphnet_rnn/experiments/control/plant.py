@@ -11,7 +11,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["LinearisedPlant", "Plant"]
 
@@ -50,7 +50,7 @@ class Plant:
         self.threads = None if threads is None else whole_number("ILQR: threads", threads)
         for name, function in (("step", step), ("running", running), ("final", final)):
             if not callable(function):
-                raise UsageError(f"ILQR: {name} must be a function of nodes, not {function!r:.60}")
+                raise UsageError(f"ILQR: {name} must be a function of nodes, not {shown(function)}")
         self._step, self._running, self._final = step, running, final
         self._functions: dict[tuple[str, int], gn.Function] = {}
         (
@@ -159,7 +159,7 @@ def _by_columns(y: Node, x: Node) -> Node:
 
 def _of_shape(name: str, node: Any, shape: tuple[int, ...]) -> Node:
     if not isinstance(node, Node):
-        raise UsageError(f"ILQR: {name} must return a node, not {node!r:.60}")
+        raise UsageError(f"ILQR: {name} must return a node, not {shown(node)}")
     if node.shape != shape:
         raise UsageError(
             f"ILQR: {name} must return {['rows', *shape[1:]]} numbers, here {list(shape)}, but {node.describe()} "

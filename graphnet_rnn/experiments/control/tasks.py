@@ -29,7 +29,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.control.arm import Arm
 from graphnet_rnn.experiments.control.controller import ClosedLoop, Controller, Trajectories
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import amount, shown, whole_number
 
 __all__ = ["CenterOut", "ControlTask", "DelayDisturbanceNoise", "Postural"]
 
@@ -268,7 +268,7 @@ def place(center: Sequence[float]) -> Array:
     """Center as an array; raises UsageError unless it is a point in the plane."""
     at = np.asarray(center, np.float64)
     if at.shape != (2,) or not np.isfinite(at).all():
-        raise UsageError(f"center must be a place of the hand, two numbers in m, not {center!r:.60}")
+        raise UsageError(f"center must be a place of the hand, two numbers in m, not {shown(center)}")
     return at
 
 

@@ -136,7 +136,7 @@ class FreshSequences(CompiledProblem):
             self._generator.bit_generator.state = numbers["random"]
         except (TypeError, ValueError, OverflowError):
             raise ModelFileError(
-                f"the checkpoint is damaged: {numbers['random']!r:.60} is not a state of its random numbers."
+                f"the checkpoint is damaged: {shown(numbers['random'])} is not a state of its random numbers."
             ) from None
 
     # -- testing -------------------------------------------------------------------------------

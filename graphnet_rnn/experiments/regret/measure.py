@@ -42,7 +42,7 @@ def smoothed(probabilities: Any, symbols: int, first: int = 0) -> Array:
     p = np.asarray(probabilities, np.float64)
     if p.ndim == 0 or not ((p >= 0) & (p <= 1 + ROUNDING)).all():
         raise DataError(
-            f"smoothed: probabilities must be an array of numbers in [0, 1], time first, not {probabilities!r:.60}; "
+            f"smoothed: probabilities must be an array of numbers in [0, 1], time first, not {shown(probabilities)}; "
             "apply np.exp to logarithms."
         )
     share = 1 / (np.arange(first, first + len(p)) + 2.0).reshape(-1, *[1] * (p.ndim - 1))

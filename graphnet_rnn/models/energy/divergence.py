@@ -14,7 +14,7 @@ from graphnet_rnn.model import ModelObjective
 from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["ContrastiveDivergence"]
 
@@ -57,7 +57,7 @@ class ContrastiveDivergence(ModelObjective):
         chains: int = 1,
     ) -> None:
         if not isinstance(model, EnergyModel):
-            raise UsageError(f"ContrastiveDivergence takes an RBM, TRBM or RTRBM, not {model!r:.60}")
+            raise UsageError(f"ContrastiveDivergence takes an RBM, TRBM or RTRBM, not {shown(model)}")
         self.model: EnergyModel = model
         self.gibbs_steps = whole_number("ContrastiveDivergence: gibbs_steps", gibbs_steps)
         self.chains = whole_number("ContrastiveDivergence: chains", chains)

@@ -297,6 +297,8 @@ def test_cases_may_come_first() -> None:
             if by_step:
                 of_steps = Sequences.cases_first(x, t, None, x[..., 0])
                 np.testing.assert_array_equal(of_steps.weights, x[..., 0].T)
+                with pytest.raises(DataError, match=r"begin with \(cases, time\), \[5, 7\] .*not \[7, 5\]"):
+                    Sequences.cases_first(x, t, None, x[..., 0].T)
 
 
 X, T = np.zeros((4, 3, 2)), np.zeros((4, 3), int)

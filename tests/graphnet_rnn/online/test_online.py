@@ -324,6 +324,11 @@ def test_validation_is_the_mean_loss_of_another_sequence() -> None:
 def test_invalid_streams_leave_the_weights_unchanged() -> None:
     net = network(rnn.Elman(3))
     x, t = symbols(batch=1)
+    for wrong_arrays in ({}, RTRL(net, batch=2).remembered()):
+        with pytest.raises(
+            UsageError, match=r"RTRL\.recall: arrays must be those that .* returned: state\.000 \[1, 3"
+        ):
+            RTRL(net).recall(wrong_arrays)
     with pytest.raises(UsageError, match="Stream: optimizer must be first-order"):
         learn(RTRL(net), rnn.HessianFree(), x, t, 1)
     wrong: list[tuple[Any, dict[str, Any], str]] = [
