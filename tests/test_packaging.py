@@ -17,7 +17,7 @@ import graphnet
 
 ROOT = Path(__file__).parent.parent
 MADE = shutil.ignore_patterns(
-    ".git", ".venv", "build", "dist", "__pycache__", "*.egg-info", ".*_cache", "runs", "demo"
+    ".git", ".venv", "build", "dist", "__pycache__", "*.egg-info", ".*_cache", "runs", "demo", "PKG-INFO"
 )
 PACKAGES = ("graphnet", "graphnet_rnn", "viz")
 
