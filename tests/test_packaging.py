@@ -17,7 +17,17 @@ import graphnet
 
 ROOT = Path(__file__).parent.parent
 MADE = shutil.ignore_patterns(
-    ".git", ".venv", "build", "dist", "__pycache__", "*.egg-info", ".*_cache", "runs", "demo", "PKG-INFO"
+    ".git",
+    ".venv",
+    "build",
+    "dist",
+    "__pycache__",
+    "*.egg-info",
+    ".*_cache",
+    "runs",
+    "demo",
+    ".hypothesis",
+    "PKG-INFO",
 )
 PACKAGES = ("graphnet", "graphnet_rnn", "viz")
 
@@ -55,7 +65,7 @@ def test_wheel_has_all_files_of_the_packages_and_what_people_see(first: Path) ->
 def test_source_archive_has_tests_documentation_and_programs(first: Path) -> None:
     with tarfile.open(first / f"graphnet_rnn-{graphnet.__version__}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    names -= {"PKG-INFO"}
+    names -= {".hypothesis", "PKG-INFO"}
     files = {path.relative_to(first.parent).as_posix() for path in first.parent.rglob("*") if path.is_file()}
     assert names == {name for name in files if not name.startswith("made/")}
     assert {

@@ -1,10 +1,7 @@
-"""Other packages add models, commands and kinds of data by entry points; and a wheel has all files that are used."""
+"""Other packages add models, commands and kinds of data by entry points."""
 
 from __future__ import annotations
 
-import subprocess
-import tomllib
-from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -111,20 +108,3 @@ def test_a_model_that_is_not_installed_must_be_passed(tmp_path: Path) -> None:
     rnn.save(Own(), tmp_path / "own.safetensors")
     with pytest.raises(ModelFileError, match=r"give its class: rnn.load\(path, \[Own\]\)"):
         rnn.load(tmp_path / "own.safetensors")
-
-
-def test_a_wheel_has_every_file_that_is_no_program() -> None:
-    """As pages and weights that a command reads."""
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    if not (ROOT / ".git").exists():
-        pytest.skip("the files that belong to it are known to git alone")
-    listed = subprocess.run(
-        ["git", "ls-files", *patterns], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout
-    files = [Path(name) for name in listed.splitlines() if not name.endswith(".py")]
-    assert len(files) > 10
-    for file in files:
-        package, inside = file.parts[0], "/".join(file.parts[1:])
-        assert any(fnmatch(inside, pattern) for pattern in patterns[package]), (
-            f"package-data leaves out {file}"
-        )

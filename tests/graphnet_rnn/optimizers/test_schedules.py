@@ -295,7 +295,7 @@ REFUSED = [
     (lambda: SGD("0.1"), "rate must be a number or a Schedule, .* not '0.1'"),
     (lambda: SGD({"schedule": "Stepwise"}), "rate must be a number or a Schedule"),
     (lambda: SGD(RATE).step(Quadratic(), np.zeros(3), {}), r"SGD.step: state lacks step"),
-    (lambda: momentum_settings(TASKS["xor"](30)), "none for xor"),
+    (lambda: momentum_settings(TASKS["xor"](30)), "no settings for xor"),
 ]
 
 
