@@ -162,8 +162,8 @@ def _of_shape(name: str, node: Any, shape: tuple[int, ...]) -> Node:
         raise UsageError(f"ILQR: {name} must return a node, not {shown(node)}")
     if node.shape != shape:
         raise UsageError(
-            f"ILQR: {name} must return {['rows', *shape[1:]]} numbers, here {list(shape)}, but {node.describe()} "
-            f"(made at {node.origin}) has the shape {list(node.shape)}"
+            f"ILQR: {name} must return ({', '.join(map(str, ('batch', *shape[1:])))}) numbers, here {list(shape)}, but "
+            f"{node.describe()} (made at {node.origin}) has the shape {list(node.shape)}"
         )
     return node
 

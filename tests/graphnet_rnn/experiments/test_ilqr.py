@@ -214,7 +214,7 @@ def test_invalid_arguments_are_rejected() -> None:
     zero, at = np.zeros((20, 1, 1)), [[0.0, 0.0]]
     for make, names in (
         (lambda: ILQR(first, first, first, 2, 1), r"step must return .* \[2, 2\]"),
-        (lambda: ILQR(lambda x, u: x, lambda x, u: x, first, 2, 1), "running must give"),
+        (lambda: ILQR(lambda x, u: x, lambda x, u: x, first, 2, 1), "running must return"),
         (lambda: ILQR(lambda x, u: x, first, lambda x: 1.0, 2, 1), "final must return a node, not 1.0"),  # type: ignore[arg-type,return-value]
         (lambda: ILQR(None, first, first, 2, 1), "step must be a function"),  # type: ignore[arg-type]
         (lambda: plan([[0.0]], zero), r"start must be \(batch, 2\), not \[1, 1\]"),
