@@ -85,6 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not stop when the validation cost no longer improves",
     )
+    add(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="stop after N epochs without a new best validation cost (default: when the cost falls too slowly)",
+    )
     add("--seed", type=int, default=0, help="random seed of weights, dropout and samples")
     add(
         "--start",
@@ -363,12 +369,14 @@ def make_trainer(
         options.cell, options.seed = options.cell or type(network.layers[0]).__name__, network.seed
     notes = {k: v for k, v in vars(options).items() if k not in APART}
     optimizer = _optimizer(options)
+    if options.no_early_stopping and options.patience is not None:
+        raise UsageError("--patience does not apply with --no-early-stopping; leave out one of the two")
     if options.schedule is not None:
         require_rate(optimizer, options.optimizer)
     settings = Training(
         optimizer,
         schedule=None if options.schedule is None else make_schedule(options.schedule),
-        stopping=None if options.no_early_stopping else EarlyStopping(),
+        stopping=None if options.no_early_stopping else EarlyStopping(patience=options.patience),
         **given_settings(Training, options),
     )
     if options.threads is None and ranks.size > 1:  # no warning: the number of processes may change on resume

@@ -119,6 +119,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("{option} applies only to segments with carried states", "--stride 2 --gradient-batches 2"),
         ("{option} applies only to independent sequences", "--curvature-batches 2", "--unscored 2"),
         ("{option} needs --fold", "--gap 3", "train numbers.npz --gap 1"),
+        ("patience must be a whole number >= 1, not {value}", "--patience 0"),
+        ("{option} does not apply with --no-early-stopping", "--patience 3 --no-early-stopping"),
         ("{option} must be K/N, such as 1/5", "--fold 6/5"),
         ("{option} must divide the batch", "--shares 3"),
         ("{option} names 'layer7.*', which no parameter matches; the parameters are layer0.", "--frozen layer7.*"),

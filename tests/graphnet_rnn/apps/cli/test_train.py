@@ -448,3 +448,11 @@ def test_sequences_are_read_as_the_model_reads_them(here: Path, capsys: pytest.C
     (here / "three.csv").write_text("x,y\n1,2\n" * 20, encoding="utf-8")
     assert main([*words, "three.csv", "--start", "first/model.safetensors", "--out", "three"]) != 0
     assert "has no column 'c'" in capsys.readouterr().err
+
+
+def test_patience_counts_epochs_without_a_new_best(here: Path) -> None:
+    # Of random weights that rates of 1e-12 leave as they are, no epoch is better than the first.
+    words = [*TRAIN, "--quiet", "--epochs", "9", "--patience", "2", "--rate", "1e-12"]
+    assert main(words) == 0
+    history = Path("run/history.jsonl").read_text(encoding="utf-8")
+    assert history.count('"event": "epoch"') == 3
