@@ -135,7 +135,7 @@ MANY = 160
 
 def shown(value: Any, most: int = 60) -> str:
     """Returns a short description of the value on one line, ending in "..." if it was cut."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.ndim:
         return f"an array of shape {list(value.shape)}"
     try:
         text = repr(value)
