@@ -401,7 +401,7 @@ REFUSED = [
     (lambda: rnn.Objective(COST, [X]), UsageError, r"nodes from gn.parameter, but x\[3\] .* an? Input"),
     (lambda: rnn.Objective(COST, [gn.tanh(W)]), UsageError, "is a Tanh"),
     (lambda: rnn.Objective(COST, [W, W]), UsageError, r"lists w\[3\] .* twice"),
-    (lambda: rnn.Objective(COST, [np.ones(3)]), UsageError, "parameters a list of nodes, but holds an array of shape"),
+    (lambda: rnn.Objective(COST, [np.ones(3)]), UsageError, "a list of nodes, but holds an array of shape"),
     (lambda: rnn.Objective(COST, [W], [W]), UsageError, "inputs must be nodes from gn.input"),
     (lambda: rnn.Objective(COST, [W], [X, X]), UsageError, r"inputs lists x\[3\] .* twice"),
     (lambda: rnn.Objective(COST, [W], also=5), UsageError, "also .* not 5"),
