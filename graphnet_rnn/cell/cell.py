@@ -77,7 +77,7 @@ class Cell(ShowsItself):
     >>> outputs, last = cell.sequence([x, x], [h])
     >>> len(outputs), cell.whole(outputs[0], outputs[1]) is outputs[1], cell.read_off([h]) is h
     (2, True, True)
-    >>> training = cell.running(rnn.cell.masks.Masks(gn.RandomSource(0), training=True))
+    >>> training = cell.running(rnn.cell.masks.Masks(gn.RandomSource(0), training=True))  # with dropout
     >>> same = Layered(4).bind_to(cell.bound_weights, inputs=3)  # shares the weights
     >>> wider = Layered(4).reading(7)
     >>> wider.resolve()

@@ -351,11 +351,11 @@ class Objective:
     def loss_sums(self, w: Array) -> tuple[float, float]:
         """Σ g and Σ g², g the derivatives of C(w) by the losses of single cases: 1 and 1/N for a mean over N cases.
 
-        >>> w, x = gn.parameter(np.zeros(2), name="w"), gn.input((4, 2), "float64", name="x")
+        >>> w, x = gn.parameter(np.zeros(1), name="w"), gn.input((4, 1), "float64", name="x")
         >>> objective = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x])
-        >>> objective.feed(np.ones((4, 2)))
+        >>> objective.feed(np.ones((4, 1)))
         >>> objective.loss_sums(objective.start())
-        (1.0, 0.125)
+        (1.0, 0.25)
         """
         first, second = self._call("loss sums", lambda: Outputs(self.cost).sums, self._vector("loss_sums", w))
         return float(first), float(second)
