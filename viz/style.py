@@ -62,6 +62,11 @@ class Style:
     >>> style = viz.Style(background="#eeeeee", font_size=12)
     >>> style.background, style.heat(0.0), viz.DARK.background
     ('#eeeeee', '#fffaf3', '#15181d')
+    >>> role = viz.style.Role.INPUT
+    >>> style.fill(role), style.ink(role), style.rim(role)
+    ('#111111', '#ffffff', '#1f66c1')
+    >>> style.signed(-1.0), style.edge(viz.style.EdgeRole.TO_OUTPUT)
+    ('#2166ac', '#c62828')
     """
 
     background: str = "#ffffff"

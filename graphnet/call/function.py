@@ -197,6 +197,19 @@ class Function(CompiledCallable, ShowsItself):
     14.0
     >>> [node.describe() for node in f.inputs]
     ['x[3]']
+    >>> [stage.name for stage in f.stages()][:3], f.explain().split()[:4]
+    (['prune', 'merge', 'simplify'], ['pass', 'nodes', 'before', 'after'])
+    >>> [line.split()[1] for line in f.instructions().splitlines()]
+    ['loop', 'sum']
+    >>> sorted(f.profile(repeats=2).by_op())
+    ['Input', 'Multiply', 'Sum']
+    >>> f.save("squares.fn")
+    >>> v = gn.input((3,), "float64", name="v", varying=True)
+    >>> derivative = gn.compile([x * x, gn.sum(2 * x * v)], [x, v])
+    >>> derivative.begin(np.array([1.0, 2.0, 3.0]))[0].tolist()  # the outputs that do not depend on v
+    [1.0, 4.0, 9.0]
+    >>> derivative.again(np.array([1.0, 0.0, 0.0]))[1].item()
+    2.0
     """
 
     def __init__(

@@ -162,6 +162,11 @@ class StoredFunction(CompiledCallable):
     >>> f.parameters["w"] = np.array([10.0, 0.0, 0.0])
     >>> f(np.array([1.0, 2.0, 3.0]))[0].item()
     10.0
+    >>> v = gn.input((3,), "float64", name="v", varying=True)
+    >>> gn.compile(gn.sum(w * v), [v]).save("varying.fn")
+    >>> f = gn.load_function("varying.fn")
+    >>> f(np.array([1.0, 2.0, 3.0]))[0].item(), f.again(np.array([1.0, 0.0, 0.0]))[0].item()
+    (14.0, 1.0)
     """
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:

@@ -69,6 +69,14 @@ class Graph(ShowsItself):
     <Graph of 3 nodes: (x[3]) -> (Sum[])>
     >>> [node.describe() for node in graph.order]
     ['x[3]', 'Multiply[3]', 'Sum[]']
+    >>> other = graph.rewrite(lambda node: gn.exp(x) if node.op.name == "Multiply" else node)
+    >>> [node.describe() for node in other.order]
+    ['x[3]', 'Exp[3]', 'Sum[]']
+    >>> graph.rewritten({graph.outputs[0]: gn.mean(x)}).outputs[0].op.name
+    'Multiply'
+    >>> group = gn.graph.graph.Group(graph.order[1:], graph.outputs)
+    >>> graph.with_groups([group]).groups == (group,)
+    True
     """
 
     inputs: tuple[Node, ...]

@@ -135,6 +135,26 @@ class Op:
     ...         return 2 * rx
     >>> gn.compile(Double()([1.0, 2.0]))()[0].tolist()
     [2.0, 4.0]
+    >>> Double.formula(), Double().forward(np.array([1.0, 2.0])).tolist()
+    ('y = 2 x', [2.0, 4.0])
+    >>> x = gn.input((3, 2), name="x")
+    >>> y = Double()(x)
+    >>> y.op.prepare([x])[0] is x, y.op.infer(x)[0]
+    (True, (3, 2))
+    >>> [node.shape for node in y.op.backward(x, y, x)], y.op.rop(x, y, x).shape
+    ([(3, 2)], (3, 2))
+    >>> h, a, s = gn.tanh(x), gn.concatenate([x, x]), gn.softmax(x)
+    >>> h.op.row_offset(h, x), h.op.aligned_axes(1, h, x)
+    (0, [1])
+    >>> h.op.rows(range(1, 3), lambda node, some: node[some.start : some.stop], h, x).shape
+    (2, 2)
+    >>> a.op.sliced((0, (0, 2, 1)), a, x, x).shape, s.op.expanded(s, x).op.name
+    ((2,), 'Divide')
+    >>> gn.take(x, [0, 2]).op.index_size(1, *gn.take(x, [0, 2]).inputs)
+    3
+    >>> memory = gn.plan.views.Buffer(x.size, x.dtype).whole(x.shape)
+    >>> x.T.op.view(memory).shape
+    (2, 3)
     """
 
     signature: ClassVar[str] = ""
@@ -373,6 +393,8 @@ class Node(_Draft):
     ['Fill[2, 3]', 'Tanh[2, 3]']
     >>> y[:, 0].shape, (y @ y.T).shape
     ((2,), (2, 2))
+    >>> y.replace_inputs((y.inputs[0], gn.exp(x))).inputs[1].describe()
+    'Exp[2, 3]'
     """
 
     __slots__ = ()

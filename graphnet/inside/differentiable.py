@@ -43,6 +43,9 @@ class Differentiable:
     ([9.0, 25.0], [6.0, 0.0])
     >>> f.derivative.value([3.0, 5.0], [1.0, 1.0])[0].tolist()
     [6.0, 10.0]
+    >>> started = f.begin([[3.0, 5.0]])
+    >>> started.outputs[0].tolist(), started.gradients([[3.0, 5.0]], [[1.0, 1.0]])[0].tolist()
+    ([9.0, 25.0], [6.0, 10.0])
     """
 
     def __init__(
@@ -129,8 +132,7 @@ class Differentiable:
                 self._made -= 1
             raise
 
-    def give_back(self, program: Function) -> None:
-        """Marks a program as unused."""
+    def _give_back(self, program: Function) -> None:
         with self._lock:
             self._free.append(program)
 
@@ -157,9 +159,9 @@ class Begun:
         try:
             return program.again(*cotangents)[len(self._of.outputs) :]
         finally:
-            self._of.give_back(program)
+            self._of._give_back(program)
 
     def __del__(self) -> None:
         program = vars(self).get("_program")
         if program is not None:
-            self._of.give_back(program)
+            self._of._give_back(program)

@@ -33,6 +33,8 @@ class RandomSource:
     >>> source.redraw()  # new values for all nodes of this source
     >>> mask.value.tolist() == before
     False
+    >>> source.normal(0.1, shape=(2, 5)).value.shape, bool(source.uniform(3.0, shape=4).value.max() < 3)
+    ((2, 5), True)
     """
 
     def __init__(self, seed: int = 0) -> None:

@@ -70,8 +70,10 @@ class Rowwise(Op):
     ...         y[()] = x[0]
     ...         for i in range(1, x.shape[0]):
     ...             y[()] = max(y[()], x[i])
-    >>> Largest()(gn.input((4, 3))).shape
-    (4,)
+    >>> x = gn.input((4, 3))
+    >>> y = Largest()(x)
+    >>> y.shape, y.op.row_layout(y, [x]).rows, y.op.scratch(y, x)
+    ((4,), 4, {})
     """
 
     #: kernel(y, *inputs, ...): writes y for one row; a `staticmethod`, in the Python that Numba compiles. Its arrays

@@ -59,6 +59,30 @@ class Cell(ShowsItself):
     >>> net = rnn.Network([Leaky(4)], inputs=3, outputs=2)
     >>> {name: node.shape for name, node in net.layers[0].weights.items()}
     {'W_xh': (3, 4), 'W_hh': (4, 4), 'b_h': (4,)}
+    >>> class Layered(rnn.Cell):
+    ...     states = (rnn.State("h"),)
+    ...     def step(self, x, h):
+    ...         W = self.weight("W_hh", (h.shape[1], self.units))
+    ...         a = self.product("x", "h", self.dropout("x", x, 0.2)) + self.recurrent("h", h) @ W
+    ...         a = self.normalized("h", a) + self.diagonal("h", h=h)
+    ...         return self.part("inner", rnn.Elman(self.units), reads=self.units).advance(a, [h])[0]
+    >>> Layered(4).settings(), Layered(4).description(), Layered(4).resized(8)
+    ({'units': 4}, {'cell': 'Layered', 'units': 4}, Layered(units=8))
+    >>> cell = Layered(4).bind(inputs=3)
+    >>> list(cell.weights)
+    ['W_hh', 'W_xh', 'g_h', 's_h', 'w_hh', 'inner.W_xh', 'inner.W_hh', 'inner.b_h']
+    >>> x, h = gn.input((5, 3), name="x"), gn.input((5, 4), name="h")
+    >>> cell.step(x, h).shape, cell.width_of(cell.states[0]), cell.name_before(cell.states[0])
+    ((5, 4), 4, 'h_t−1')
+    >>> outputs, last = cell.sequence([x, x], [h])
+    >>> len(outputs), cell.whole(outputs[0], outputs[1]) is outputs[1], cell.read_off([h]) is h
+    (2, True, True)
+    >>> training = cell.running(rnn.cell.masks.Masks(gn.RandomSource(0), training=True))  # with dropout
+    >>> same = Layered(4).bind_to(cell.bound_weights, inputs=3)  # shares the weights
+    >>> wider = Layered(4).reading(7)
+    >>> wider.resolve()
+    >>> wider.reads, Layered.least_weights(units=4)
+    (7, 0)
     """
 
     units: Count = 128

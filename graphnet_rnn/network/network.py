@@ -262,6 +262,11 @@ class Network(Model):
         """Stops gradients at products of states; see rnn.online.truncated.
 
         Raises UsageError if a layer with states is not an LSTM.
+
+        >>> network = rnn.Network([rnn.LSTM(4)], inputs=3, outputs=2)
+        >>> network.truncate()
+        >>> network.truncated
+        True
         """
         layers = [without_recurrent_errors(cell) if cell.states else cell for cell in self.layers]
         vars(self).update(layers=layers, truncated=True)
@@ -285,17 +290,35 @@ class Network(Model):
     # -- equations ---------------------------------------------------------------------------
 
     def standardized(self, of: str, values: Node) -> Node:
-        """(values - m) / s, of: "inputs" or "outputs"; values unchanged without a scaling."""
+        """(values - m) / s, of: "inputs" or "outputs"; values unchanged without a scaling.
+
+        >>> scaling = rnn.data.Scaling(inputs=([1.0], [2.0]), outputs=([10.0], [5.0]))
+        >>> network = rnn.Network([rnn.GRU(4)], inputs=1, outputs=1, loss="squared", scaling=scaling)
+        >>> gn.compile(network.standardized("inputs", gn.constant(np.array([5.0]))))()[0].tolist()
+        [2.0]
+        """
         columns = self.scaling_of(of)
         return values if columns is None else (values - columns[0]) / columns[1]
 
     def in_units(self, outputs: Node) -> Node:
-        """m + s o', in the units of the targets; outputs: o'."""
+        """m + s o', in the units of the targets; outputs: o'.
+
+        >>> scaling = rnn.data.Scaling(inputs=([1.0], [2.0]), outputs=([10.0], [5.0]))
+        >>> network = rnn.Network([rnn.GRU(4)], inputs=1, outputs=1, loss="squared", scaling=scaling)
+        >>> gn.compile(network.in_units(gn.constant(np.array([2.0]))))()[0].tolist()
+        [20.0]
+        """
         columns = self.scaling_of("outputs")
         return outputs if columns is None else columns[0] + columns[1] * outputs
 
     def scaling_of(self, of: str, dtype: Any = None) -> tuple[Array, Array] | None:
-        """m and s of "inputs" or "outputs", in the network's dtype or in `dtype`."""
+        """m and s of "inputs" or "outputs", in the network's dtype or in `dtype`.
+
+        >>> scaling = rnn.data.Scaling(inputs=([1.0], [2.0]), outputs=([10.0], [5.0]))
+        >>> network = rnn.Network([rnn.GRU(4)], inputs=1, outputs=1, loss="squared", scaling=scaling)
+        >>> [columns.tolist() for columns in network.scaling_of("outputs")]
+        [[10.0], [5.0]]
+        """
         columns = None if self.scaling is None else getattr(self.scaling, of)
         if columns is None:
             return None
@@ -303,7 +326,12 @@ class Network(Model):
         return means, deviations
 
     def project(self, hidden: Sequence[Node]) -> Node:
-        """o_t from `hidden`, the outputs of all layers at one time step; o'_t with a scaling."""
+        """o_t from `hidden`, the outputs of all layers at one time step; o'_t with a scaling.
+
+        >>> network = rnn.Network([rnn.GRU(4)], inputs=3, outputs=2)
+        >>> network.project([gn.input((5, 4), name="h")]).shape
+        (5, 2)
+        """
         readers = hidden if self.skips_outputs else hidden[-1:]
         products = [h @ weight for h, weight in zip(readers, self.output_weights, strict=True)]
         return gn.add(*products, *([self._own.nodes["b_o"]] if self.output_bias else []))
@@ -327,7 +355,13 @@ class Network(Model):
         return self.loss == "softmax" and self.reads == "symbols" and self.pool is None and self.outputs > 0
 
     def require_causal(self, who: str) -> None:
-        """Raises UsageError, prefixed with `who`, if a layer reads later inputs."""
+        """Raises UsageError, prefixed with `who`, if a layer reads later inputs.
+
+        >>> network = rnn.Network([rnn.Bidirectional(rnn.GRU(4))], inputs=3, outputs=2)
+        >>> network.require_causal("sample")
+        Traceback (most recent call last):
+        graphnet.errors.UsageError: sample: Bidirectional(...) reads later inputs, ...
+        """
         for cell in self.layers:
             if not cell.causal:
                 raise UsageError(
@@ -336,14 +370,24 @@ class Network(Model):
                 )
 
     def require_output(self, who: str) -> None:
-        """Raises UsageError, prefixed with `who`, if there is no output layer."""
+        """Raises UsageError, prefixed with `who`, if there is no output layer.
+
+        >>> rnn.Network([rnn.GRU(4)], inputs=3, outputs=0).require_output("train")
+        Traceback (most recent call last):
+        graphnet.errors.UsageError: train: the network must have an output layer; this one was created with outputs=0
+        """
         if not self.outputs:
             raise UsageError(
                 f"{who}: the network must have an output layer; this one was created with outputs=0"
             )
 
     def require_each_step(self, who: str) -> None:
-        """Raises UsageError, prefixed with `who`, if the network has one output for a whole sequence."""
+        """Raises UsageError, prefixed with `who`, if the network has one output for a whole sequence.
+
+        >>> rnn.Network([rnn.GRU(4)], inputs=3, outputs=2, pool="last").require_each_step("sample")
+        Traceback (most recent call last):
+        graphnet.errors.UsageError: sample: the network must have an output at each time step; ...
+        """
         if self.pool is not None:
             raise UsageError(
                 f"{who}: the network must have an output at each time step; this one has one for a whole "
@@ -351,7 +395,13 @@ class Network(Model):
             )
 
     def require_losses_of_steps(self, who: str) -> None:
-        """Raises UsageError, prefixed with `who`, if time steps have no output or no loss of their own."""
+        """Raises UsageError, prefixed with `who`, if time steps have no output or no loss of their own.
+
+        >>> network = rnn.Network([rnn.GRU(4)], inputs=3, outputs=2, loss="ctc")
+        >>> network.require_losses_of_steps("train")
+        Traceback (most recent call last):
+        graphnet.errors.UsageError: train: each time step must have a loss, but the loss 'ctc' is one of whole sequences
+        """
         self.require_each_step(who)
         if self.loss in SEQUENCE_LOSSES:
             raise UsageError(
@@ -359,11 +409,20 @@ class Network(Model):
             )
 
     def learned_states(self, batch: int) -> list[Node]:
-        """Learned initial states, one row for each of `batch` cases."""
+        """Learned initial states, one row for each of `batch` cases.
+
+        >>> network = rnn.Network([rnn.GRU(4)], inputs=3, outputs=2, initial_state="learned")
+        >>> [node.shape for node in network.learned_states(batch=5)]
+        [(5, 4)]
+        """
         return [gn.broadcast_to(node, (batch, node.shape[0])) for node in self._learned.nodes.values()]
 
     def state_names(self) -> list[tuple[str, int]]:
-        """Returns name and width of every state, layer by layer."""
+        """Returns name and width of every state, layer by layer.
+
+        >>> rnn.Network([rnn.LSTM(4), rnn.GRU(2)], inputs=3, outputs=2).state_names()
+        [('h_0^0', 4), ('c_0^0', 4), ('h_0^1', 2)]
+        """
         return [
             (f"{state.name}_0^{l}" if len(self.layers) > 1 else f"{state.name}_0", width)
             for l, cell in enumerate(self.layers)
@@ -371,11 +430,21 @@ class Network(Model):
         ]
 
     def zero_states(self, batch: int) -> list[Array]:
-        """Returns zeros for `u.initial`, for `batch` cases."""
+        """Returns zeros for `u.initial`, for `batch` cases.
+
+        >>> network = rnn.Network([rnn.LSTM(4), rnn.GRU(2)], inputs=3, outputs=2)
+        >>> [array.shape for array in network.zero_states(batch=5)]
+        [(5, 4), (5, 4), (5, 2)]
+        """
         return [np.zeros((batch, width), self.dtype) for _, width in self.state_names()]
 
     def first_states(self, batch: int) -> list[Array]:
-        """Returns arrays for `u.initial` at the start of `batch` sequences: zeros, or the learned states."""
+        """Returns arrays for `u.initial` at the start of `batch` sequences: zeros, or the learned states.
+
+        >>> network = rnn.Network([rnn.GRU(2)], inputs=3, outputs=2)
+        >>> network.first_states(batch=1)
+        [array([[0., 0.]], dtype=float32)]
+        """
         if self.initial_state == "zero":
             return self.zero_states(batch)
         return [np.tile(node.value, (batch, 1)) for node in self._learned.nodes.values()]
@@ -439,6 +508,12 @@ class Network(Model):
         """Raises UsageError, prefixed with `who`, if settings have changed since the network was created.
 
         A list or a cell among the settings can be modified in place.
+
+        >>> network = rnn.Network([rnn.GRU(4)], inputs=3, outputs=2)
+        >>> network.layers[0].units = 5
+        >>> network.require_unchanged("save")
+        Traceback (most recent call last):
+        graphnet.errors.UsageError: save: the settings of ... were changed after it was created, ...
         """
         if self._made_with is not None and self._description() not in (None, self._made_with):
             raise UsageError(

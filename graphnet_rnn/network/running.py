@@ -81,6 +81,12 @@ class Runner:
     >>> outputs, states = runner(np.zeros((7, 1, 3)), states)
     >>> outputs.shape
     (7, 1, 2)
+    >>> runner = rnn.Runner(net, frozen=True)  # for single steps
+    >>> outputs, states = runner(np.zeros((1, 1, 3)))
+    >>> net.theta = np.zeros_like(net.theta)
+    >>> runner.refresh()
+    >>> runner(np.zeros((1, 1, 3)), states)[0].tolist()
+    [[[0.0, 0.0]]]
     """
 
     def __init__(

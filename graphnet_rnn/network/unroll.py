@@ -69,6 +69,8 @@ class Unrolled(ShowsItself):
     ((7, 5), (7, 5), (7, 5, 2), ())
     >>> [state.shape for state in u.final]
     [(5, 4)]
+    >>> u.course("h").shape
+    (7, 5, 4)
     """
 
     def __init__(

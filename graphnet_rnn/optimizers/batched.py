@@ -47,10 +47,27 @@ class BatchedObjective:
     Source: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
 
     >>> w, x = gn.parameter(np.zeros(2), name="w"), gn.input((5, 2), "float64", name="x")
-    >>> objective = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(x, w)), [w], [x]))
+    >>> case = gn.input((1, 2), "float64", name="case")
+    >>> costs = {node: gn.mean(gn.squared_error(w, node)) for node in (x, case)}
+    >>> batch, single = (rnn.Objective(cost, [w], [node]) for node, cost in costs.items())
+    >>> objective = rnn.BatchedObjective(batch, single=single)
     >>> objective.feed(objective.divided(np.ones((20, 2))))  # four batches of five cases
-    >>> objective.gradient(objective.start())[0]
-    1.0
+    >>> theta = objective.start()
+    >>> loss, gradient = objective.gradient(theta)
+    >>> loss, objective.loss(theta), objective.gradient_loss(theta), objective.penalty(theta)
+    (1.0, 1.0, 1.0, 0.0)
+    >>> objective.curvature(theta)(gradient).tolist(), objective.squared_gradients(theta).tolist()
+    ([-1.0, -1.0], [1.0, 1.0])
+    >>> metric = rnn.riemannian.OuterProduct()
+    >>> loss, gradient, numbers = objective.metric(theta, metric)
+    >>> numbers.size == objective.metric_size(metric)
+    True
+    >>> objective.metric_solver(metric, "all", numbers)(gradient).round(3).tolist()
+    [-0.976, -0.976]
+    >>> objective.redraw()
+    >>> objective.set(objective.place(np.array([np.nan, 0.0])))
+    >>> objective.explain_non_finite().splitlines()[0]
+    'Parameter: w[2] holds NaN.'
     """
 
     def __init__(

@@ -68,10 +68,16 @@ class FirstOrder(Optimizer):
     Source of decoupled decay: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
 
     >>> optimizer = rnn.SGD(rate=0.5, clip_norm=1.0)
-    >>> w, g = gn.parameter(np.array([1.0, 2.0])), np.array([3.0, 4.0])
-    >>> after, state = optimizer.apply(w, gn.constant(g), {})
+    >>> w, g = gn.parameter(np.array([1.0, 2.0])), gn.constant(np.array([3.0, 4.0]))
+    >>> after, state = optimizer.apply(w, g, {})
     >>> gn.compile(after)()[0].round(3).tolist()
     [0.7, 1.6]
+    >>> optimizer.settings_now({}), optimizer.accumulators(np.zeros(2))
+    ({'rate': 0.5}, {})
+    >>> nesterov, state = rnn.Nesterov(momentum=0.5), {"v": gn.constant(np.ones(2))}
+    >>> nodes = nesterov.lookahead(w, state), nesterov.looked_ahead(w, state), nesterov.update(w, g, state, 0.1)[0]
+    >>> [array.round(3).tolist() for array in gn.compile(nodes)()]
+    [[1.5, 2.5], [1.5, 2.5], [1.2, 2.1]]
     """
 
     rate: Rate = 1e-3
@@ -313,6 +319,8 @@ class Momentum(FirstOrder):
     >>> optimizer = rnn.Momentum(rate=0.01, momentum=0.95)
     >>> optimizer.init(np.zeros(3))
     {'v': array([0., 0., 0.])}
+    >>> optimizer.momentum_at(optimizer.init(np.zeros(3)))
+    0.95
     """
 
     rate: Rate = 0.1

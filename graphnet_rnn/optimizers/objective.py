@@ -57,11 +57,19 @@ class Objective:
     scalar.
 
     >>> w, x = gn.parameter(np.array([2.0, 3.0]), name="w"), gn.input((2,), "float64", name="x")
-    >>> objective = rnn.Objective(gn.sum((w * x) ** 2), [w], [x])
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w * x, 0.0)), [w], [x])
+    >>> objective.compile()
     >>> objective.feed(np.array([1.0, 2.0]))
-    >>> loss, gradient = objective.gradient(objective.start())
-    >>> loss, gradient.tolist()
-    (40.0, [4.0, 24.0])
+    >>> objective.gradient(objective.start())
+    (40.0, array([ 4., 24.]))
+    >>> theta = objective.place(np.array([1.0, 1.0]))
+    >>> objective.loss(theta), objective.gradient_loss(theta), objective.curvature(theta)(theta).tolist()
+    (5.0, 5.0, [2.0, 8.0])
+    >>> objective.redraw()
+    >>> objective.set(theta)
+    >>> objective.feed_placed(objective.placed([np.array([np.inf, 2.0])]))
+    >>> objective.explain_non_finite().splitlines()[0]
+    'Input: x[2] holds an infinity.'
     """
 
     def __init__(
@@ -216,7 +224,17 @@ class Objective:
             self.forget()
 
     def forget(self) -> None:
-        """Drops the cached forward pass of the curvature, because the arrays have changed."""
+        """Drops the cached forward pass of the curvature, because the arrays have changed.
+
+        >>> w, x = gn.parameter(np.array([2.0]), name="w"), gn.parameter(np.array([1.0]), name="x")
+        >>> objective = rnn.Objective(gn.sum(gn.squared_error(w * x, 0.0)), [w])
+        >>> product = objective.curvature(objective.start())
+        >>> first = product(np.ones(1)).item()
+        >>> x.value = np.array([3.0])
+        >>> objective.forget()
+        >>> first, product(np.ones(1)).item()
+        (2.0, 18.0)
+        """
         self._linearised = ()
 
     # -- what optimizers call ----------------------------------------------------------------
@@ -228,7 +246,13 @@ class Objective:
         return float(value) + self.penalty(w)
 
     def penalty(self, w: Array) -> float:
-        """½ l2 |w|², the part of C(w) that is not the cost"""
+        """½ l2 |w|², the part of C(w) that is not the cost
+
+        >>> w = gn.parameter(np.array([1.0, 2.0]), name="w")
+        >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, 1.0)), [w], l2=0.1)
+        >>> objective.penalty(np.array([3.0, 4.0])), objective.loss(np.array([3.0, 4.0]))
+        (1.25, 14.25)
+        """
         w = self._vector("penalty", w)
         return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
@@ -255,6 +279,14 @@ class Objective:
         relative: factor on the scale that turns C into a sum over cases, for batches of unequal weights.
 
         l2 is part of C and ∇C, but not of the metric.
+
+        >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1, initial="zero")
+        >>> objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
+        >>> objective.feed(np.zeros((5, 1), int), np.ones((5, 1), int))
+        >>> metric = rnn.riemannian.OuterProduct("quasi-diagonal")
+        >>> loss, gradient, numbers = objective.metric(objective.start(), metric)
+        >>> gradient.shape, numbers.shape
+        ((32,), (63,))
         """
         w = self._vector("metric", w)
         over = self._measure("metric", metric, part)
@@ -274,7 +306,13 @@ class Objective:
         return float(value) + self.penalty(w), g, numbers
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
-        """Returns the number of numbers of the metric. metric, part: as in `metric`."""
+        """Returns the number of numbers of the metric. metric, part: as in `metric`.
+
+        >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1, initial="zero")
+        >>> objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
+        >>> objective.metric_size(rnn.riemannian.OuterProduct("diagonal"))
+        42
+        """
         return self._measure("metric_size", metric, part).size
 
     def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
@@ -283,6 +321,16 @@ class Objective:
         metric, part: as in `metric`. numbers: the metric's numbers from there, or their sum over batches. damping:
         default 0.
         Raises TrainingError for a singular metric; it names the units.
+
+        >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1, initial="zero")
+        >>> objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
+        >>> objective.feed(np.zeros((5, 1), int), np.ones((5, 1), int))
+        >>> metric = rnn.riemannian.OuterProduct("quasi-diagonal")
+        >>> loss, gradient, numbers = objective.metric(objective.start(), metric)
+        >>> solve = objective.metric_solver(metric, "all", numbers, damping=1.0)
+        >>> step = -solve(gradient)
+        >>> step.shape, float(step @ gradient) < 0
+        ((32,), True)
         """
         solver = self._measure("metric_solver", metric, part).flat_solver(
             "Objective.metric_solver", numbers, damping
@@ -301,7 +349,14 @@ class Objective:
         return gn.input((), self.cost.dtype, name="relative")
 
     def loss_sums(self, w: Array) -> tuple[float, float]:
-        """Σ g and Σ g², g the derivatives of C(w) by the losses of single cases: 1 and 1/N for a mean over N cases."""
+        """Σ g and Σ g², g the derivatives of C(w) by the losses of single cases: 1 and 1/N for a mean over N cases.
+
+        >>> w, x = gn.parameter(np.zeros(1), name="w"), gn.input((4, 1), "float64", name="x")
+        >>> objective = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x])
+        >>> objective.feed(np.ones((4, 1)))
+        >>> objective.loss_sums(objective.start())
+        (1.0, 0.25)
+        """
         first, second = self._call("loss sums", lambda: Outputs(self.cost).sums, self._vector("loss_sums", w))
         return float(first), float(second)
 

@@ -77,6 +77,10 @@ class Schedule(ShowsItself, ABC):
     >>> schedule = rnn.Warmup(2).then(rnn.Cosine(4)) * 0.5
     >>> [round(schedule.at(step), 3) for step in range(7)]
     [0.25, 0.5, 0.5, 0.427, 0.25, 0.073, 0.0]
+    >>> round(schedule.now(step=3), 3), rnn.Cosine(4).by_epoch().now(step=100, epoch=2)
+    (0.427, 0.5)
+    >>> rnn.Warmup(2).description()
+    {'schedule': 'Warmup', 'steps': 2, 'start': 0.0}
     """
 
     #: Makes `number * schedule` call the schedule for NumPy's numbers, too.
@@ -367,6 +371,8 @@ class Stepwise(Schedule):
     >>> schedule = rnn.Stepwise({0: 0.1, 1500: 0.01})
     >>> schedule.at(1499), schedule.at(1500)
     (0.1, 0.01)
+    >>> rnn.Stepwise.spaced([0.8, 0.9, 0.99], last=8).capped(0.95).values
+    ((0, 0.8), (4, 0.9), (8, 0.95))
     """
 
     values: Any

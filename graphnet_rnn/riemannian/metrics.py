@@ -56,6 +56,15 @@ class Metric(ABC):
     True
     >>> metrics[0].reduction, metrics[0].damping
     ('full', 1.0)
+    >>> rnn.riemannian.Kronecker().description()["metric"]
+    'Kronecker'
+    >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
+    >>> outputs = rnn.riemannian.moduli.Outputs(u.cost)
+    >>> hidden, judged = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
+    >>> [m.shape for m in metrics[0].moduli(outputs, [hidden], [judged], u.random)[0]]
+    [(1, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
+    >>> [m.shape for m in metrics[0].output_moduli(outputs, [judged], u.random)[0]]
+    [(1, 2), (1, 2), (1, 2), (1, 2), (1, 2)]
     """
 
     reduction: str = "full"
@@ -111,6 +120,11 @@ class OuterProduct(Metric):
     >>> optimizer = rnn.Riemannian(rate=0.1, metric=metric)
     >>> metric.description()["metric"]
     'OuterProduct'
+    >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
+    >>> outputs = rnn.riemannian.moduli.Outputs(u.cost)
+    >>> hidden, judged = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
+    >>> [B.shape for B in metric.slopes(outputs, [hidden], u.random)[0]]
+    [(1, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
     """
 
     sampled: bool = False

@@ -67,6 +67,9 @@ class Notes(ABC):
     >>> notes = viz.values(x + 1.0, {x: np.zeros((3, 2), "float32")})
     >>> isinstance(notes, viz.Notes), x in notes.nodes
     (True, True)
+    >>> note = notes.note([x])
+    >>> note.lines, notes.scale([note]).title.split("; ")[0]
+    (('0 · 0 · 0',), 'least · mean · greatest')
     """
 
     nodes: Collection[Node] = ()

@@ -34,6 +34,12 @@ class Elementwise(Op):
     ...         return (3 * x * x,)
     >>> gn.compile(Cube()([1.0, 2.0]))()[0].tolist()
     [1.0, 8.0]
+    >>> x = gn.input(2, "int64")
+    >>> [node.dtype.name for node in Cube().cast_together([x])]
+    ['float64']
+    >>> y = Cube()(x)
+    >>> [node.shape for node in y.op.partials(y, *y.inputs)]
+    [(2,)]
     """
 
     is_elementwise: ClassVar[bool] = True
