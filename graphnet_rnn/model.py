@@ -49,6 +49,8 @@ class Model(FlatParameters, ShowsItself, ABC):
     >>> line.theta = [1, 2, 3, 4]
     >>> line.parameters["w"].value.tolist()
     [1.0, 2.0, 3.0]
+    >>> line.settings(), line.description()
+    ({'width': 3, 'seed': 0}, {'model': 'Line', 'width': 3, 'seed': 0})
     """
 
     #: The models among the arguments, by prefix of their parameters' names.

@@ -35,6 +35,8 @@ class Scaling:
     >>> x = np.array([[[0.0]], [[10.0]]])  # (time, cases, width)
     >>> rnn.data.Scaling.of(rnn.data.Sequences(x, 2 * x))
     Scaling(inputs=((5.0,), (5.0,)), outputs=((10.0,), (10.0,)))
+    >>> rnn.data.Scaling.of(rnn.data.Sequences(x, 2 * x)).plain()
+    [[[5.0], [5.0]], [[10.0], [10.0]]]
     """
 
     inputs: Pair | None = None

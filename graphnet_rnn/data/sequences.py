@@ -48,6 +48,18 @@ class Sequences:
     >>> data = rnn.data.Sequences(x, np.array([0, 1, 1]), lengths=[20, 5, 12])
     >>> len(data), data.time, data.inside().sum(axis=0).tolist()
     (3, 20, [20, 5, 12])
+    >>> data.chosen([1, 2]).lengths.tolist()
+    [5, 12]
+    >>> train, valid = data.fold(0, folds=3)
+    >>> len(train), len(valid)
+    (2, 1)
+    >>> rnn.data.Sequences.of([np.zeros((20, 2)), np.zeros((5, 2))], [0, 1]).inputs.shape
+    (20, 2, 2)
+    >>> series = rnn.data.Sequences.cases_first(np.zeros((3, 20, 2)), np.zeros((3, 20, 1)), weights=[1, 1, 0.5])
+    >>> series.inputs.shape, series.target_weights().shape
+    ((20, 3, 2), (20, 3, 1))
+    >>> len(series.pieces(8)), series.pieces(8).lengths.tolist()
+    (9, [8, 8, 4, 8, 8, 4, 8, 8, 4])
     """
 
     inputs: Array

@@ -41,6 +41,8 @@ class Vocabulary:
     ('ehlo', [1, 3, 2, 0])
     >>> vocabulary.decode([1, 0, 2, 2, 3])
     'hello'
+    >>> [piece.tolist() for piece in vocabulary.encoded(["he", "llo"])]
+    [[1, 0], [2, 2, 3]]
     """
 
     characters: str
@@ -149,6 +151,15 @@ class Corpus:
     Corpus(train 960, valid 120, test 120 characters, 6 different)
     >>> corpus.vocabulary.decode(corpus.train[:11])
     'abracadabra'
+    >>> train, valid = corpus.vocabulary.decode(corpus.train), corpus.vocabulary.decode(corpus.valid)
+    >>> rnn.data.Corpus.given(train, valid)
+    Corpus(train 960, valid 120, test 0 characters, 6 different)
+    >>> corpus.fold(0, folds=4, gap=10)
+    Corpus(train 800, valid 270, test 120 characters, 6 different)
+    >>> from pathlib import Path
+    >>> _ = Path("book.txt").write_text(train)
+    >>> rnn.data.Corpus.read("book.txt", valid=0.25, test=0)
+    Corpus(train 720, valid 240, test 0 characters, 6 different)
     """
 
     train: Array

@@ -71,6 +71,18 @@ class HMM(Model):
     (4, True)
     >>> hmm.viterbi([0, 1, 2, 0]).shape
     (4,)
+    >>> hmm.sample(length=5, batch=2).shape, hmm.predict([0, 1]).shape
+    ((5, 2), (3,))
+    >>> x = np.array([0, 1, 2, 0, 1, 2, 0, 1])
+    >>> log_p = hmm.log_likelihood(x)  # nats of the sequence
+    >>> np.allclose(log_p, [hmm.log_probabilities(x).sum(), -8 * np.log(2) * hmm.bits(x)])
+    True
+    >>> hmm.theta = hmm.maximized(hmm.counts(x), smoothing=0.1)  # an E-step and an M-step
+    >>> u = hmm.unroll(time=8, batch=1, tables="softmax")  # training by gradients
+    >>> objective = rnn.Objective(u.cost, u.parameters, [u.symbols])
+    >>> objective.feed(x[:, np.newaxis])
+    >>> objective.set(rnn.minimize(objective, rnn.LBFGS(), steps=2).theta)
+    >>> hmm.adopt(u)
     """
 
     def __init__(

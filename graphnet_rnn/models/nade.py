@@ -62,6 +62,17 @@ class RecurrentNADE(Model):
     >>> frames = model.sample(time=2)
     >>> frames.shape, model.log_probabilities(frames).shape
     ((2, 1, 5), (2, 1))
+    >>> model.predict(frames).shape
+    (2, 1, 5)
+    >>> v = gn.input((2, 1, 5), name="v")
+    >>> losses, _ = model.unroll(v)
+    >>> found = gn.compile(losses, [v], backend="numpy")(frames)
+    >>> np.allclose(found, -model.log_probabilities(frames), atol=1e-5)
+    True
+    >>> arrays = {"v": np.ones((6, 20, 5)), "lengths": np.full(20, 6)}
+    >>> problem = rnn.GraphCases(model, arrays, graph=model.cases(time=6), backend="numpy")
+    >>> rnn.Trainer(problem, rnn.Training(epochs=1)).run().steps
+    1
     """
 
     def __init__(

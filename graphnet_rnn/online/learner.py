@@ -39,6 +39,11 @@ class Learner(ABC):
     >>> learner.reset()  # the next step begins new sequences
     >>> sorted(learner.remembered())
     ['past.000', 'past.001', 'state.000']
+    >>> arrays = learner.remembered()
+    >>> loss, _ = learner.step([1, 3], targets=[2, 0])
+    >>> learner.recall(arrays)
+    >>> learner.step([1, 3], targets=[2, 0])[0] == loss
+    True
     """
 
     def __init__(

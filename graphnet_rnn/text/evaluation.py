@@ -74,6 +74,9 @@ class Evaluator:
     >>> found = rnn.Evaluator(net, lanes=2, time=5)("abcab" * 10, context=4)
     >>> found.scored, found.bits > 0
     (46, True)
+    >>> nats, likeliest = rnn.Evaluator(net, lanes=2, time=5).characters("abcab" * 10, context=4)
+    >>> nats.shape, likeliest.shape
+    ((46,), (46,))
     """
 
     def __init__(self, network: Network, lanes: int = 32, time: int = 50, threads: int | None = None) -> None:

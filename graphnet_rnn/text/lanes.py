@@ -66,6 +66,9 @@ class Lanes:
     >>> place = lanes.start(net.vocabulary.encode("ab")).rows([0, 0])
     >>> lanes.step(place, net.vocabulary.encode("bc")).log_p.shape
     (2, 3)
+    >>> log_p, after = lanes.read(place, [net.vocabulary.encode("bca"), net.vocabulary.encode("c")])
+    >>> log_p.shape, lanes.rows(after, [1]).log_p.shape
+    ((2,), (1, 3))
     """
 
     def __init__(

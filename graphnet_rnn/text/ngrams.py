@@ -43,6 +43,12 @@ class NGrams:
     >>> log_p, _ = model.read(model.start(model.vocabulary.encode("abr")), [model.vocabulary.encode("a")])
     >>> np.exp(log_p).round(2)
     array([0.98])
+    >>> windows = model.vocabulary.encode("abrabc").reshape(2, 3)  # p of r after ab, and of c after ab
+    >>> model.probability(windows).round(2)
+    array([0.96, 0.  ])
+    >>> start = model.start(model.vocabulary.encode("ab"))
+    >>> model.rows(start, [0, 0]).tolist()  # two texts with the same beginning
+    [[1, 2], [1, 2]]
     """
 
     def __init__(

@@ -76,6 +76,7 @@ class Sampler:
     >>> sampler.read("abc")
     >>> len("".join(sampler.sample(10, temperature=0.5)))
     10
+    >>> sampler.reset()  # begins another text
     """
 
     def __init__(self, network: Network) -> None:

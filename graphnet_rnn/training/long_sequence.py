@@ -45,6 +45,17 @@ class LongSequence:
     >>> loss, gradient = objective.gradient(objective.start())
     >>> gradient.shape == (objective.size,)
     True
+    >>> w = objective.start()
+    >>> bool(np.isclose(objective.loss(w), objective.losses(w).mean()))
+    True
+    >>> metric = rnn.riemannian.OuterProduct()
+    >>> loss, gradient, numbers = objective.metric(w, metric)
+    >>> numbers.shape == (objective.metric_size(metric),)
+    True
+    >>> step = objective.metric_solver(metric, "all", numbers, damping=0.1)(gradient)
+    >>> objective.set(objective.place(w - 0.1 * step))
+    >>> objective.penalty(w), objective.redraw(), objective.explain_non_finite()  # no l2, no dropout
+    (0.0, None, None)
     """
 
     def __init__(

@@ -70,6 +70,19 @@ class Problem(ABC):
     >>> net = rnn.Network([rnn.Elman(4)], inputs=2, outputs=2)
     >>> rnn.Trainer(Fit(net, x, 1 - x), rnn.Training(epochs=2)).run().steps
     6
+    >>> problem, optimizer = Fit(net, x, 1 - x), rnn.Adam(rate=0.01)  # the calls of a Trainer
+    >>> problem.require_fit(optimizer)
+    >>> problem.share(rnn.parallel.Ranks())
+    >>> problem.compile()
+    >>> theta = problem.objective.start()
+    >>> report = optimizer.step(problem.feed(0, 0), theta, optimizer.init(theta))
+    >>> problem.stepped(theta, report)
+    >>> problem.whole(theta).size == theta.size, problem.weight(epoch=0, step=0), problem.validate()
+    (True, 1.0, None)
+    >>> problem.row(epoch=1), problem.metrics(), problem.description()
+    ({}, {}, {})
+    >>> arrays, numbers = problem.arrays(), problem.numbers()  # stored in the checkpoint
+    >>> problem.restore(lambda name, like: arrays[name], numbers)
     """
 
     model: Model

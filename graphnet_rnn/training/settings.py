@@ -80,6 +80,8 @@ class Training:
     >>> training = rnn.Training(rnn.Adam(rate=0.002), epochs=20, stopping=rnn.EarlyStopping(patience=3))
     >>> training.epochs, training.optimizer.rate
     (20, 0.002)
+    >>> sorted(training.description())
+    ['average', 'goal', 'log_every', 'optimizer', 'schedule', 'stopping']
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=1.0))

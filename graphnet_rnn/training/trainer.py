@@ -90,6 +90,16 @@ class Trainer:
     >>> outcome = rnn.Trainer(problem, rnn.Training(rnn.Adam(rate=0.01), epochs=2), folder="run").run()
     >>> outcome.reason, outcome.steps
     ('epochs', 6)
+    >>> settings = rnn.Training(rnn.Adam(rate=0.01), epochs=9)
+    >>> enough = lambda trainer, row: trainer.stop("enough")
+    >>> trainer = rnn.Trainer(problem, settings, folder="run", listeners=[enough])
+    >>> trainer.description()["batch"]  # must not change on resume
+    12
+    >>> trainer.resume()
+    >>> outcome = trainer.run()
+    >>> outcome.reason, outcome.epochs
+    ('enough', 3)
+    >>> trainer.take_best()
     """
 
     def __init__(

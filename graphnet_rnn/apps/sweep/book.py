@@ -58,6 +58,18 @@ class Entry:
     >>> entry = rnn.sweep.Entry(0, seed=1, settings={"units": 8}, folder=Path("sweep/0000-1"), values=[2.5, 2.0, 2.25])
     >>> entry.name, entry.epochs, entry.best, entry.value_at(1)
     ('0000-1', 3, 2.0, 2.5)
+    >>> entry.propose({"units": 16})
+    >>> entry.end("failed", "the disk is full")
+    >>> entry.look()
+    >>> entry.state, entry.sentence, entry.has_used(3)
+    ('failed', 'the disk is full', True)
+    >>> entry.try_again()
+    >>> entry.state
+    'waiting'
+    >>> entry.recipe = rnn.sweep.Recipe("task:addition(30)", {"units": 16, "steps": 900})
+    >>> entry.reach(300)
+    >>> entry.has_used(300), entry.value_at(300)
+    (True, 2.0)
     """
 
     number: int
@@ -212,6 +224,10 @@ class Book:
     >>> book = rnn.sweep.Book(recipe, "sweep")
     >>> [(entry.name, entry.settings["units"], entry.state) for entry in book.look()]
     [('0000-0', 8, 'waiting'), ('0000-1', 8, 'waiting'), ('0001-0', 16, 'waiting'), ('0001-1', 16, 'waiting')]
+    >>> book.propose(1)  # has no effect for a grid
+    >>> book.of(1)[0].values.append(0.5)  # as if trained for an epoch
+    >>> [(found.settings["units"], found.mean) for found in book.best()], book.is_hopeless(1)
+    ([(16, 0.5)], False)
     """
 
     def __init__(self, recipe: Recipe | None, folder: str | Path) -> None:

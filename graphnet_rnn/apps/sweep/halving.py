@@ -36,6 +36,11 @@ class Halving:
     >>> halving = rnn.sweep.Halving(first=1, factor=3)
     >>> halving.rungs(20), halving.kept(27)
     ([1, 3, 9, 20], 9)
+    >>> halving.mapping(), list(halving.divided(27, budget=20))
+    ({'first': 1, 'factor': 3}, [Bracket(numbers=range(0, 27), begin=0)])
+    >>> hyperband = rnn.sweep.Halving(brackets=True)
+    >>> hyperband.sizes(9), [len(bracket.numbers) for bracket in hyperband.divided(20, budget=9)]
+    ([9, 5, 3], [9, 5, 3, 3])
     """
 
     first: float = 1

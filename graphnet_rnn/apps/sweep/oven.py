@@ -46,6 +46,7 @@ class Sweep:
     >>> sweep = rnn.sweep.Sweep(recipe, "sweep")
     >>> len(sweep.book.entries), sweep.book.best()
     (2, [])
+    >>> sweep.stop()  # in another thread than run()
 
         sweep.run(print)
         for settings, mean, error, known, runs in sweep.book.best(): ...

@@ -97,6 +97,26 @@ class Recipe:
     >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 5}, seeds=2)
     >>> recipe.count, list(recipe.configurations())[0]["units"], recipe.budget
     (2, 8, ('epochs', 5))
+    >>> settings = recipe.fitting(lambda name: 8)
+    >>> settings, recipe.allows(settings), recipe.allows({"units": 9, "epochs": 5})
+    ({'units': 8, 'epochs': 5}, True, False)
+    >>> recipe.require_known(["units", "epochs", "rate"])
+    >>> recipe.command(settings, seed=1, folder="run")[:4]
+    ['train', 'task:addition(30)', '--out=run', '--seed=1']
+    >>> recipe.resuming("run", spent=3)
+    ['train', 'task:addition(30)', '--resume=run', '--epochs=3', '--threads=1', '--quiet']
+    >>> recipe.until(3)
+    {'epochs': 3}
+    >>> from pathlib import Path
+    >>> text = '''data = "task:addition(30)"
+    ... settings = {units = {values = [8, 16]}, epochs = 5}'''
+    >>> _ = Path("recipe.toml").write_text(text)
+    >>> rnn.sweep.Recipe.read("recipe.toml").count
+    2
+    >>> rnn.sweep.Recipe.of(recipe.mapping(), Path()) == recipe
+    True
+    >>> rnn.sweep.Recipe("recipe.toml", {"epochs": 5}).with_files(lambda file: f"data/{file}").data
+    'data/recipe.toml'
     """
 
     data: str

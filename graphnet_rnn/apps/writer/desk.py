@@ -74,6 +74,25 @@ class Desk:
     ...     desk.type("a cab")
     ...     desk.wait().text
     'a cab'
+    >>> document = rnn.writer.Document("story.txt")
+    >>> with rnn.writer.Desk(rnn.writer.Draft(network)) as desk:
+    ...     desk.replace("a cab")
+    ...     suggestion = desk.wait().suggestion
+    ...     desk.accept()
+    ...     desk.wait().text == "a cab" + suggestion
+    ...     desk.undo()
+    ...     desk.another()
+    ...     desk.warm(-3)
+    ...     desk.pause()
+    ...     desk.then(document.save)
+    ...     desk.saved("a cab")
+    ...     view = desk.wait()
+    ...     view.text, view.paused, round(view.temperature, 1), desk.is_saved("a cab")
+    ...     desk.type("c")
+    ...     desk.rescue(document).name
+    True
+    ('a cab', True, 0.4, True)
+    'story.txt.unsaved'
     """
 
     def __init__(self, draft: Draft, listener: Callable[[View], object] | None = None) -> None:

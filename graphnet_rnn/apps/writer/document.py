@@ -27,6 +27,8 @@ class Document:
     >>> document.save("once upon a time")
     >>> document.read()
     'once upon a time'
+    >>> document.rescue("once upon a time there").name
+    'draft.txt.unsaved'
     """
 
     def __init__(self, path: str | Path | None = None) -> None:

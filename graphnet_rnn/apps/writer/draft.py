@@ -75,6 +75,22 @@ class Draft:
     >>> draft.type("a cab")
     >>> draft.undo(), draft.text, len(draft.nats)
     ('b', 'a ca', 4)
+    >>> draft.suggest() == draft.suggestion, draft.complete
+    (True, True)
+    >>> draft.accept() == draft.text[4:]
+    True
+    >>> draft.grow(), len(draft.suggestion)
+    (True, 1)
+    >>> draft.forget_suggestion()
+    >>> draft.suggestion
+    ''
+    >>> draft.replace("cab")
+    >>> draft.text
+    'cab'
+    >>> learning = rnn.writer.Draft(network, learn=rnn.SGD(rate=0.1), piece=4)
+    >>> learning.type("a cab")
+    >>> learning.learn(), learning.lessons
+    (True, 1)
     """
 
     def __init__(

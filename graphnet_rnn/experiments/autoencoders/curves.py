@@ -144,6 +144,9 @@ class Reconstruction(Objective):
     >>> objective.feed(rnn.tasks.curve_images(np.random.default_rng(0), 5, size=8))
     >>> objective.loss(objective.start()) > 0
     True
+    >>> images = rnn.tasks.curve_images(np.random.default_rng(1), 7, size=8)
+    >>> objective.reconstructed(images).shape, objective.error(images) > 0
+    ((7, 64), True)
     """
 
     def __init__(self, network: Network, batch: int, **how: Any) -> None:

@@ -47,6 +47,12 @@ class Arm:
     >>> arm = rnn.control.Arm()
     >>> arm.inertia(0.0).shape, arm.state_at([0.02, 0.265]).shape
     ((2, 2), (4,))
+    >>> state, force = gn.input((4,), "float64", name="x"), gn.input((2,), "float64", name="F")
+    >>> torques = arm.torques_of(force, state)
+    >>> nodes = [arm.hand(state), torques, arm.accelerations(state, torques), arm.step(state, torques)]
+    >>> found = gn.compile(nodes, [state, force], backend="numpy")(arm.state_at([0.02, 0.265]), np.array([0.0, 1.0]))
+    >>> [each.round(3).tolist() for each in found]
+    [[0.02, 0.265], [0.02, -0.11], [14.148, -40.312], [0.52, 1.575, 0.141, -0.403]]
     """
 
     length1: float = 0.15

@@ -60,6 +60,10 @@ class Controller(Model):
     >>> controller = rnn.control.Controller([rnn.Elman(3)])
     >>> controller.theta.shape
     (44,)
+    >>> v = gn.input((2, 8), name="v")
+    >>> u, states = controller.step(v, controller.zero_states(batch=2))
+    >>> u.shape, [node.shape for node in states[0]]
+    ((2, 2), [(2, 3)])
     """
 
     def __init__(

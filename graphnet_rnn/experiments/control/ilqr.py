@@ -56,6 +56,8 @@ class Plan:
     >>> plan = solver.plan(np.ones((1, 1)), np.zeros((3, 1, 1)))
     >>> plan.cost.round(3).tolist(), plan.states[:, 0, 0].round(2).tolist()
     ([0.125], [1.0, 0.75, 0.5, 0.25])
+    >>> np.allclose(plan.command(0, plan.states[0]), plan.commands[0])
+    True
     """
 
     states: Array

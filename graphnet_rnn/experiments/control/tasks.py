@@ -48,6 +48,10 @@ class ControlTask(ABC):
     >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
     >>> isinstance(task, rnn.control.ControlTask), task.cost.shape
     (True, ())
+    >>> objective = task.objective(backend="numpy")
+    >>> objective.feed(*task.conditions(seed=1))
+    >>> objective.loss(objective.start()) > 0, task.trajectories().states.shape
+    (True, (6, 3, 4))
     """
 
     alpha: float

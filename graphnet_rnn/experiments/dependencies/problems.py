@@ -39,6 +39,12 @@ class Task(ABC):
     >>> task = rnn.tasks.Addition(30)
     >>> isinstance(task, rnn.tasks.Task), task.time
     (True, 33)
+    >>> x, t = task.batch(np.random.default_rng(0), count=2)
+    >>> x.shape, t.shape, task.wrong(t, t).tolist(), task.wrong(t + 0.1, t).tolist()
+    ((33, 2, 2), (33, 2, 1), [False, False], [True, True])
+    >>> x, t = rnn.tasks.Memory5(10).every()
+    >>> x.shape
+    (20, 32)
     """
 
     length: int

@@ -45,6 +45,9 @@ class ContrastiveDivergence(ModelObjective):
     >>> error, g = objective.gradient(objective.start())
     >>> g.shape, objective.draw
     ((19,), 1)
+    >>> w = objective.start()
+    >>> round(objective.loss(w), 1), objective.curvature(w)(g).shape
+    (-2.1, (19,))
     """
 
     def __init__(

@@ -37,6 +37,20 @@ class EnergyModel(Model):
     [True, True, True]
     >>> models[0].axes, models[1].axes
     (('cases', 'visible'), ('time', 'batch', 'visible'))
+    >>> model = models[0]
+    >>> list(model.declare()), list(model.sound_values())
+    (['W', 'b_v', 'b_h'], ['W', 'b_v', 'b_h'])
+    >>> data = model.check_data("data", np.eye(4))
+    >>> h = model.check_hidden("h", model.infer(data))
+    >>> h.shape, model.read_out(h, data).shape, model.reconstruct(data).shape
+    ((4, 3), (4, 4), (4, 4))
+    >>> model.activities(data, np.random.default_rng(0)).shape, [b.shape for b in model.biases(data)]
+    ((4, 3), [(4,), (3,)])
+    >>> model.estimated_log_probabilities(data, temperatures=20).round(1).tolist()
+    [-2.8, -2.8, -2.8, -2.8]
+    >>> v, v_k = gn.input((4, 4), name="v"), gn.input((4, 4), name="v_k")
+    >>> [node.shape for node in model.machine(v)], model.energies(v, v_k).shape, model.divergence(v, v_k).shape
+    ([(4, 3), (4,), (3,)], (4,), ())
     """
 
     #: Axes of data, with visible units last; `case_axis` is the axis of batches.

@@ -39,6 +39,13 @@ class RBM(EnergyModel):
     -2.8
     >>> model.sample(cases=2, gibbs_steps=10).shape
     (2, 4)
+    >>> model.gibbs(v, steps=5).shape, model.flipped().visible
+    ((1, 4), 3)
+    >>> x = gn.input((1, 4), name="v")
+    >>> nodes = [model.free_energy(x), model.log_probability(x), model.exact_log_partition()]
+    >>> energy, log_p, log_z = gn.compile(nodes, [x], backend="numpy")(v.astype("float32"))
+    >>> bool(np.isclose(-energy[0] - log_z, log_p[0], atol=1e-5))
+    True
     """
 
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:

@@ -37,6 +37,10 @@ class Stack(Model):
     [(3, 4), (3, 2)]
     >>> stack.sample(cases=2, gibbs_steps=10).shape
     (2, 6)
+    >>> stack.activities(np.ones((3, 6)), level=1).shape, stack.reconstruct(np.ones((3, 6))).shape
+    ((3, 4), (3, 6))
+    >>> rnn.energy.Stack([rnn.energy.TRBM(6, 4), rnn.energy.TRBM(4, 2)]).sample_sequences(time=5).shape
+    (5, 1, 6)
     """
 
     def __init__(self, layers: Sequence[EnergyModel]) -> None:
