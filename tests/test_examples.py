@@ -61,11 +61,28 @@ def public(module: ModuleType) -> dict[str, Any]:
     }
 
 
+def methods(value: Any) -> dict[str, Any]:
+    """The public methods that a class defines."""
+    if not inspect.isclass(value):
+        return {}
+    members = {name: getattr(member, "__func__", member) for name, member in vars(value).items()}
+    return {
+        name: member
+        for name, member in members.items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    }
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_print_what_they_show(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"gn": gn, "rnn": rnn, "np": np, "viz": viz}
-    for name, value in public(MODULES[module]).items():
+    documented = {
+        f"{name}.{each}".rstrip("."): own
+        for name, value in public(MODULES[module]).items()
+        for each, own in {"": value, **methods(value)}.items()
+    }
+    for name, value in documented.items():
         examples = doctest.DocTestParser().get_doctest(
             inspect.getdoc(value) or "", dict(names), f"{module}.{name}", None, None
         )
@@ -80,11 +97,9 @@ def unexplained(value: Any) -> Iterator[str]:
     bases = list(inspect.getmro(value)[:-1]) if inspect.isclass(value) else []
     own = " ".join(inspect.getdoc(each) or "" for each in [value, *bases])
     members = {"": (value, own)}
-    for name, member in vars(value).items() if bases else ():
-        function = getattr(member, "__func__", member)
-        if inspect.isfunction(function) and not name.startswith("_"):
-            inherited = " ".join(inspect.getdoc(getattr(base, name, None)) or "" for base in bases)
-            members[f".{name}"] = function, f"{own} {inherited}"
+    for name, function in methods(value).items():
+        inherited = " ".join(inspect.getdoc(getattr(base, name, None)) or "" for base in bases)
+        members[f".{name}"] = function, f"{own} {inherited}"
     for name, (function, text) in members.items():
         try:
             parameters = list(inspect.signature(function).parameters)
@@ -100,3 +115,13 @@ def test_public_names_have_examples_and_explain_their_parameters(module: str) ->
     found = public(MODULES[module])
     assert not [name for name, value in found.items() if ">>>" not in (inspect.getdoc(value) or "")]
     assert not [f"{name}{each}" for name, value in found.items() for each in unexplained(value)]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_call_every_public_method(module: str) -> None:
+    """Except methods that override one of a base class, where they are shown."""
+    for name, value in public(MODULES[module]).items():
+        shown = inspect.getdoc(value) or ""
+        for each, method in methods(value).items():
+            overrides = any(each in vars(base) for base in inspect.getmro(value)[1:])
+            assert overrides or f".{each}(" in shown or ">>>" in (method.__doc__ or ""), f"{name}.{each}"
