@@ -11,7 +11,7 @@ from graphnet.ops.elementwise import sigmoid, tanh
 from graphnet.ops.shape import concatenate, reshape
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.initializers import Initializer, glorot, normal, stacked
+from graphnet_rnn.cell.initializers import Initializer, glorot, normal, orthogonal, stacked
 from graphnet_rnn.settings import Count, has_items, whole_number
 
 __all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
@@ -102,7 +102,10 @@ class MultiplicativeLSTM(Cell):
     """m = (x W_xm) (h W_hm);  i, f, o = σ(x, m);  g = x W_xg + m W_mg;  s' = i g + f s;  h' = tanh(s' o)
 
     units: width of m, h and s, 128 by default. initial: initializers by weight name, see Cell.
-    Source: Krause 2015, eqs 4.7-4.10, algorithm 7; weights ~ N(0, 0.1²), no biases.
+
+    W_hm starts orthogonal, and all other weights ~ N(0, 0.1²). The source draws W_hm from N(0, 0.1²) as well, with
+    which nets of 512 units do not learn; initial={"W_hm": rnn.initializers.normal(0.1)} does the same.
+    Source: Krause 2015, eqs 4.7-4.10, algorithm 7; no biases.
 
     >>> net = rnn.Network([rnn.MultiplicativeLSTM(4)], inputs=3, outputs=3)
     >>> list(net.layers[0].weights)
@@ -110,7 +113,7 @@ class MultiplicativeLSTM(Cell):
     """
 
     states = (State("h"), State("s"))
-    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.1)}
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.1), "W_hm": orthogonal()}
 
     def step(self, x: Node, h: Node, s: Node) -> tuple[Node, Node]:
         m = self.product("x", "m", x) * self.product("h", "m", h)

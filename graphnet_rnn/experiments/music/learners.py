@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
+from graphnet_rnn.cell.initializers import normal
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.gru import GRU
 from graphnet_rnn.cells.lstm import LSTM
@@ -34,7 +36,13 @@ BATCH, UNITS, HIDDEN = 24, 150, 100
 DRAWS = 5
 #: RTRBM: Gibbs steps of training and prediction; temperatures and chains of its likelihood.
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
-CELLS = {"Elman": Elman, "GRU": GRU, "LSTM": LSTM, "mLSTM": MultiplicativeLSTM}
+#: The multiplicative LSTM starts as in its source.
+CELLS: dict[str, Any] = {
+    "Elman": Elman,
+    "GRU": GRU,
+    "LSTM": LSTM,
+    "mLSTM": partial(MultiplicativeLSTM, initial={"W_hm": normal(0.1)}),
+}
 #: Hidden units of the NADE; 0: keys that are independent given the past.
 OUTPUTS = {"logistic": 0, "nade": HIDDEN}
 #: Net of an RTRBM, which has its own output and method.

@@ -38,7 +38,8 @@ def assert_normal(values: Array, scale: float) -> None:
 
 def test_krause_draws_all_weights_from_one_normal_distribution() -> None:
     for cell, scale in [
-        (cells.LSTM1997(60), 0.1), (cells.LSTMKrause(60), 0.1), (cells.MultiplicativeLSTM(60), 0.1),
+        (cells.LSTM1997(60), 0.1), (cells.LSTMKrause(60), 0.1),
+        (cells.MultiplicativeLSTM(60, initial={"W_hm": initializers.normal(0.1)}), 0.1),
         (cells.MRNN(60), 0.05), (cells.StackedMRNN((60, 50, 40)), 0.05),
     ]:  # fmt: skip
         with case(cell, scale):
