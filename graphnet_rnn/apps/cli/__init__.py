@@ -21,7 +21,7 @@ from typing import Any
 from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
 from graphnet_rnn.apps.cli.answers import brief, give_up_output, in_words
-from graphnet_rnn.apps.cli.options import Parser
+from graphnet_rnn.apps.cli.options import Parser, did_you_mean
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, names_of
 from graphnet_rnn.parallel.launcher import rank_and_size
@@ -90,7 +90,9 @@ def _read(given: Sequence[str]) -> argparse.Namespace:
     (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     own = parsers.choices[options.command]
     if strange:
-        own.error(f"unrecognized arguments: {' '.join(strange)}")
+        options_of = [name for action in own._actions for name in action.option_strings]
+        hint = did_you_mean(strange[0].partition("=")[0], options_of)
+        own.error(f"unrecognized arguments: {' '.join(strange)}{hint}")
     for action in own._actions:
         action.default = argparse.SUPPRESS
     written = vars(parser.parse_args(given))

@@ -6,6 +6,7 @@ Name, type, default and help of a setting are declared once (graphnet_rnn.settin
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import sys
 from collections.abc import Collection, Iterable
@@ -17,7 +18,9 @@ from graphnet_rnn.apps.cli.answers import brief
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.parallel.launcher import rank_and_size
 
-__all__ = ["Parser", "add_cell", "add_model", "add_settings", "free_settings", "given_settings", "refuse"]
+__all__ = [
+    "Parser", "add_cell", "add_model", "add_settings", "did_you_mean", "free_settings", "given_settings", "refuse",
+]  # fmt: skip
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -25,6 +28,12 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
         # "(default: None)" is not informative; 0, though equal to False, is.
         nothing = action.default is None or action.default is False or action.default == ""
         return action.help if nothing else super()._get_help_string(action)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Suggestion of the closest known word, for the end of a message; empty if none is close."""
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,6 +48,13 @@ class Parser(argparse.ArgumentParser):
         if rank_and_size()[0]:  # with mpiexec, only the first process prints
             self.exit(2)
         self.exit(2, f"{self.prog}: {brief(on_one_line(message))}; see {self.prog} --help\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            raise
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Raises OSError if standard output fails, which argparse ignores."""

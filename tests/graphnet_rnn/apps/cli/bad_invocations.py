@@ -60,6 +60,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("data must not be empty; give a value", "train '' --out new"),
         ("File name too long", "train <x*5000> --out new", "--out <y*300>"),
         ("unrecognized arguments: valid.txt", "train text.txt valid.txt"),
+        (r"unrecognized arguments: --epocs 3 \(did you mean --epochs\?\)", "train text.txt --epocs 3"),
         (r"short.txt has 5 character\(s\), but the first --time", "--valid short.txt --time 50"),
         ("are not in the vocabulary of the model: 'φ'", "--valid greek.txt"),
         ("{option} and --test need a training text", "train --valid valid.txt --out new"),
@@ -379,6 +380,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
 NONE = [
     ("the following arguments are required: command", ""),
     ("invalid choice: 'dance'", "dance"),
+    (r"invalid choice: 'trian' .* \(did you mean train\?\); see graphnet-rnn --help", "trian text.txt"),
     ("invalid choice: '5'", "--units 5"),
     ("ignored explicit argument '5'", "--version=5"),
 ]
