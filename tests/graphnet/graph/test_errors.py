@@ -403,6 +403,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
     (lambda: x.__setitem__(0, 1.0), ValueAccessError, ("x[2, 3]", "immutable", "gn.where")),
     (lambda: gn.parameter(x), ValueAccessError, ("gn.parameter", "x[2, 3]")),
     (lambda: function(x, [0, 1]), DtypeError, ("input x[2, 3]", "node", "array")),
+    (lambda: x * gn.gradient(gn.sum(x), [x]), ValueAccessError, ("a list of nodes", "nodes[0]", "gn.stack")),
     (lambda: gn.gradient(3.0, x), ValueAccessError, ("gradient", "3.0", "node")),
     (lambda: gn.gauss_newton_product(3.0, {x: ones}), ValueAccessError, ("gauss_newton_product", "3.0")),
     (lambda: gn.concatenate(np.array(2)), UsageError, ("concatenate", "array(2)")),
