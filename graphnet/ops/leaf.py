@@ -391,8 +391,8 @@ def _as_array(array: Any, function: str) -> Array:
         raise ValueAccessError(f"gn.{function}: the value must be an array, not the node {array.describe()}")
     if isinstance(array, (list, tuple)) and any(isinstance(item, Node) for item in array):
         raise ValueAccessError(
-            f"a {type(array).__name__} of nodes, such as gn.gradient returns, stands where one node is needed; take one of "
-            "them, e.g. nodes[0], or join them with gn.stack or gn.concatenate."
+            f"a {type(array).__name__} of nodes, such as gn.gradient returns, stands where one node is needed; take "
+            "one of them, e.g. nodes[0], or join them with gn.stack or gn.concatenate."
         )
     require_unmasked(f"gn.{function}", array)
     try:
