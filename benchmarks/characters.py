@@ -145,7 +145,9 @@ def run(job: CharactersJob) -> Row:
         checkpoint_seconds=1e9,
     )
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(problem, settings, Path(folder) / "run", listeners=[_Clock(job.seconds)])
+        trainer = Trainer(
+            problem, settings, Path(folder) / "run", listeners=[_Clock(job.seconds)], progress=False
+        )
         outcome = trainer.run()
         best = rnn.load(trainer.folder.model)
         bits = {

@@ -170,7 +170,7 @@ def by_program(job: DefaultsJob, data: Data, out: Path) -> None:
     training = rnn.Training(epochs=EPOCHS[data.kind], stopping=None)
     if job.start in optimizers:
         training = replace(training, optimizer=optimizers[job.start])
-    rnn.Trainer(problem, training, out).run()
+    rnn.Trainer(problem, training, out, progress=False).run()
 
 
 def begin(network: rnn.Network, job: DefaultsJob) -> None:

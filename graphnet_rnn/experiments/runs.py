@@ -136,7 +136,7 @@ def complete(
 def trainer_of(problem: Any, optimizer: rnn.optimizers.Optimizer, job: Job, **ends: Any) -> rnn.Trainer:
     """Trainer that resumes from the folder of the job; by default limited only by steps or seconds."""
     how = {"epochs": 10**9, "schedule": rnn.Constant(), "stopping": None, "log_every": 10**6, **ends}
-    trainer = rnn.Trainer(problem, rnn.Training(optimizer, **how), job.place)
+    trainer = rnn.Trainer(problem, rnn.Training(optimizer, **how), job.place, progress=False)
     if trainer.folder.checkpoints():
         trainer.resume()
     return trainer

@@ -13,6 +13,7 @@ with lazy_imports(__name__):
     from graphnet_rnn.training.listeners import Listener, Outcome
     from graphnet_rnn.training.long_sequence import LongSequence
     from graphnet_rnn.training.problem import Problem
+    from graphnet_rnn.training.progress_bar import ProgressBar
     from graphnet_rnn.training.settings import EarlyStopping, Training
     from graphnet_rnn.training.stream import Stream
     from graphnet_rnn.training.symbols import SymbolSequences
@@ -31,6 +32,7 @@ __all__ = [
     "LongSequence",
     "Outcome",
     "Problem",
+    "ProgressBar",
     "RunFolder",
     "Stream",
     "SymbolSequences",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +25,13 @@ from graphnet_rnn.optimizers.step import guarded_step, require_finite
 from graphnet_rnn.optimizers.vectors import Declared, fused
 from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.settings import is_number, shown
+from graphnet_rnn.settings import is_number, shown, yes_no_or_none
 from graphnet_rnn.training.folder import NoFolder, Onlooker, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.listeners import Listener, Outcome, listeners_of, metrics_of
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.processes import require_same_run, require_same_weights
+from graphnet_rnn.training.progress_bar import ProgressBar
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.state import TrainingState, as_stored
 
@@ -80,6 +82,8 @@ class Trainer:
     a step's batches; all get identical results, and only the first writes files and calls the listeners. Default None.
     start: origin of the initial weights, a word or a digest, if the model's seed did not draw them; stored with the
     run's description.
+    progress: True prints progress (see rnn.training.ProgressBar), False prints nothing; default None: True if standard
+    error is a terminal.
 
     The attribute `cost` is the cost of the last step, in the problem's unit.
     Raises UsageError; TrainingError when the loss is not finite; SaveError when the disk is full.
@@ -113,6 +117,7 @@ class Trainer:
         notes: Mapping[str, Any] | None = None,
         parallel: Ranks | str | None = None,
         start: str = "",
+        progress: bool | None = None,
     ) -> None:
         _require_problem(problem)
         if settings is None:
@@ -120,6 +125,9 @@ class Trainer:
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {shown(settings)}")
         heard_by = listeners_of(listeners)
+        shows = sys.stderr.isatty() if yes_no_or_none("Trainer: progress", progress) is None else progress
+        if shows and not any(isinstance(each, ProgressBar) for each in heard_by):
+            heard_by = [ProgressBar(), *heard_by]
         self.notes = checked_notes("Trainer", notes)
         self.metrics = metrics_of(problem, metrics)
         problem.require_fit(settings.optimizer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
@@ -13,7 +12,8 @@ from typing import Any, TextIO
 
 from graphnet_rnn.apps.cli.answers import fitting, print_sample
 from graphnet_rnn.optimizers.base import Report
-from graphnet_rnn.training.listeners import Listener, Outcome
+from graphnet_rnn.training.listeners import Outcome
+from graphnet_rnn.training.progress_bar import ProgressBar
 from graphnet_rnn.training.text import TextProblem
 from graphnet_rnn.training.trainer import Trainer
 
@@ -144,17 +144,16 @@ def _columns(line: str) -> int:
     return len(re.sub(r"\x1b\[\d*m", "", line))
 
 
-class Console(Listener):
-    """Listener that prints a progress bar for each epoch (cost, characters/s, time left), then a line.
+class Console(ProgressBar):
+    """Progress bar and lines, with samples and a learning curve.
 
     live: True draws a curve above the bar, if the terminal allows.
     """
 
     def __init__(self, quiet: bool = False, live: bool = True) -> None:
+        super().__init__()
         self.quiet = quiet
         self._curve = LiveCurve(sys.stderr) if live and not quiet and allows(sys.stderr) else None
-        self._bar: Any = None
-        self._mean = math.nan
 
     def started(self, trainer: Trainer) -> None:
         if self.quiet:
@@ -188,41 +187,18 @@ class Console(Listener):
             elif row.get("event") == "epoch" and is_number(row.get(validated)):
                 self._curve.epoch(row["epoch"], row[validated])
 
-    def _open_bar(self, trainer: Trainer) -> Any:
-        from tqdm import tqdm
-
-        problem = trainer.problem
-        return tqdm(
-            total=len(problem) * problem.items,
-            initial=(trainer.progress.epoch_step - 1) * problem.items,
-            unit=problem.item,
-            unit_scale=True,
-            desc=f"epoch {trainer.progress.epoch + 1}/{trainer.settings.epochs}",
-            disable=not sys.stderr.isatty(),
-            leave=False,
-            dynamic_ncols=True,
-        )
-
     def stepped(self, trainer: Trainer, report: Report) -> None:
         if self.quiet:
             return
-        problem = trainer.problem
-        if self._bar is None:
-            self._bar = self._open_bar(trainer)
-            self._mean = trainer.cost
-        self._mean = 0.98 * self._mean + 0.02 * trainer.cost
-        self._bar.set_postfix_str(f"{self._mean:.3f} {problem.unit_name}", refresh=False)
-        self._bar.update(problem.items)
+        super().stepped(trainer, report)
         if self._curve is not None:
             progress = trainer.progress
-            self._curve.step(progress.epoch + progress.epoch_step / len(problem), trainer.cost)
+            self._curve.step(progress.epoch + progress.epoch_step / len(trainer.problem), trainer.cost)
             self._curve.draw(self._bar, self._mean)
 
     def close(self) -> None:
         """Erases the bar and the curve."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        self._close()
         if self._curve is not None:
             self._curve.erase()
 
@@ -230,25 +206,15 @@ class Console(Listener):
         self.close()
         if self.quiet:
             return
-        problem = trainer.problem
-        trained, validated = (row[name] for name in problem.row_names)
+        validated = row[trainer.problem.row_names[1]]
         if self._curve is not None and validated is not None:
             self._curve.epoch(row["epoch"], validated)
-        valid = "" if validated is None else f", validation {validated:.3f}"
-        mark = "  (best so far)" if row["best"] else ""
-        print(f"epoch {row['epoch']:>3.4g}: train {trained:.3f}{valid} {problem.unit_name}{mark}")
+        super().epoch_ended(trainer, row)
         if row.get("sample"):
             print_sample(str(row["sample"]))
         sys.stdout.flush()
 
     def ended(self, trainer: Trainer, outcome: Outcome) -> None:
         self.close()
-        if self.quiet:
-            return
-        if outcome.best_epoch:
-            print(
-                f"ended ({outcome.reason}): best {outcome.best:.3f} {trainer.problem.unit_name} after epoch "
-                f"{outcome.best_epoch}"
-            )
-        else:
-            print(f"ended ({outcome.reason}) after {outcome.steps} steps")
+        if not self.quiet:
+            super().ended(trainer, outcome)

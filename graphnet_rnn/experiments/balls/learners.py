@@ -167,7 +167,9 @@ def static_start(job: BallsJob) -> Array:
     frames = videos(job.size, STATIC, TIME, job.seed, 1).reshape(-1, job.size**2)
     problem = EnergyCases(rbm, frames, TIME, gibbs_steps=STATIC_GIBBS, valid=0.0, seed=job.seed, threads=1)
     momentum = Momentum(rate=0.01, momentum=0.9)
-    rnn.Trainer(problem, rnn.Training(momentum, epochs=1, schedule=rnn.Constant(), stopping=None)).run()
+    rnn.Trainer(
+        problem, rnn.Training(momentum, epochs=1, schedule=rnn.Constant(), stopping=None), progress=False
+    ).run()
     found: Array = rbm.values["W"]
     return found
 

@@ -111,7 +111,9 @@ def _trainer(options: argparse.Namespace, task: ControlTask, least: float) -> Tr
     settings = given_settings(Training, options, without=WITHOUT)
     problem = Movements(task, **how)
     training = Training(_optimizer(options), stopping=None, log_every=10**6, **settings)
-    return Trainer(problem, training, options.out, listeners=[] if options.quiet else [_Lines(least)])
+    return Trainer(
+        problem, training, options.out, listeners=[] if options.quiet else [_Lines(least)], progress=False
+    )
 
 
 def _optimizer(options: argparse.Namespace) -> Optimizer:

@@ -87,7 +87,9 @@ def run(options: argparse.Namespace) -> int:
         """True after as many sequences as the source allows for a run."""
         return problem.sequences > source.minibatches * source.minibatch
 
-    trainer = Trainer(problem, _training(options, source), options.out, listeners=[lines, failed])
+    trainer = Trainer(
+        problem, _training(options, source), options.out, listeners=[lines, failed], progress=False
+    )
     print(f"{task}: {task.time} steps; {problem.model!r}")
     print(f"{trainer.settings.optimizer}")
     if trainer.folder.checkpoints():

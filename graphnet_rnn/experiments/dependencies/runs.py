@@ -58,7 +58,7 @@ def run(job: DependencyJob) -> Row:
         wrong.append(row["valid_wrong"])
         return problem.sequences >= most
 
-    trainer = Trainer(problem, settled, listeners=[looked])
+    trainer = Trainer(problem, settled, listeners=[looked], progress=False)
     if wrong[0] >= source.success:
         trainer.run()
     solved = wrong[-1] < source.success

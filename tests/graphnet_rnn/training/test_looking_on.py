@@ -192,3 +192,24 @@ def test_texts_and_commas_and_what_cannot_be_frozen() -> None:
     ):
         with case(frozen), pytest.raises(UsageError, match=said):
             freezing(frozen=frozen)
+
+
+def test_progress_is_shown_on_terminals_and_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trained(**how: Any) -> list[str]:
+        net = rnn.Network([rnn.GRU(3)], 1, 1, "squared", seed=0)
+        problem = rnn.Arrays(net, np.ones((5, 12, 1)), np.ones((5, 12, 1)), batch=4)
+        rnn.Trainer(problem, rnn.Training(epochs=2), **how).run()
+        return capsys.readouterr().out.splitlines()
+
+    assert trained() == trained(progress=False) == []
+    lines = trained(progress=True)
+    assert [line.split(":")[0] for line in lines] == ["epoch   1", "epoch   2", "ended (epochs)"]
+    assert "(best so far)" in lines[0]
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert trained() == lines
+    assert trained(progress=False) == []
+    assert trained(listeners=[rnn.training.ProgressBar()]) == lines
+    with pytest.raises(UsageError, match="progress must be True or False, or None"):
+        trained(progress=1)
