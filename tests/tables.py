@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import pytest
 
-__all__ = ["case", "require_rows", "some_quick"]
+__all__ = ["case", "require_rows", "some_quick", "usual_recursion"]
 
 
 @contextlib.contextmanager
@@ -35,3 +36,14 @@ def require_rows(missing: Iterable[Any], where: str, what: str) -> None:
 def some_quick(names: Iterable[Any], quick: Container[Any]) -> list[Any]:
     """Parameters of a test, of which all that are not `quick` are slow."""
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@contextlib.contextmanager
+def usual_recursion() -> Iterator[None]:
+    """Within it, Python's own limit of nested calls holds, which other libraries raise."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

@@ -94,9 +94,9 @@ def test_torch_checks_all_derivatives() -> None:
     given = [torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     (slope,) = torch.autograd.grad(moved(*given)[0], given[0], create_graph=True)
     assert torch.autograd.grad(slope.sum(), given[0])[0].tolist() == [6, 6]
-    with pytest.raises(DtypeError, match=r"input x.* is float64, not float32; give tensor.to\(torch"):
+    with pytest.raises(DtypeError, match=r"input x.* must be float64, not float32; pass tensor.to\(torch"):
         function(a.float(), b, rows)
-    with pytest.raises(ShapeError, match=r"input w.* has shape \[3, 2\], not \[2, 3\]"):
+    with pytest.raises(ShapeError, match=r"input w.* must have shape \[3, 2\], not \[2, 3\]"):
         function(a, b.T, rows)
 
 

@@ -27,7 +27,7 @@ from graphnet_rnn.formats.model_file import ModelFile, read_model_file
 from graphnet_rnn.training import RunFolder, Trainer, Training
 from tests.graphnet_rnn.formats import resealed as odd
 from tests.graphnet_rnn.formats.resealed import PLAIN, doubled, nested, parts_of
-from tests.tables import case
+from tests.tables import case, usual_recursion
 
 MOST = 50e6
 TEXT = "abcd" * 40 + "dcba" * 40
@@ -167,7 +167,11 @@ def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
             described = {**file.description, **changed, "model": model}
             described.pop("tensors", None)
             path.write_bytes(ModelFile(tensors, described).to_bytes())
-            with memory(5e6), pytest.raises(ModelFileError, match=re.escape(said)) as caught:
+            with (
+                usual_recursion(),
+                memory(5e6),
+                pytest.raises(ModelFileError, match=re.escape(said)) as caught,
+            ):
                 rnn.load(path)
             assert str(caught.value).startswith(str(path))
             assert "\n" not in str(caught.value)

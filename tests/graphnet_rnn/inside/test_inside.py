@@ -155,10 +155,17 @@ def test_states_are_handed_on(jax: Any) -> None:
 def test_invalid_arguments_are_rejected(jax: Any) -> None:
     function, parameters = jax_function(rnn.Network([rnn.GRU(3)], 2, 1, loss="squared"))
     dropping = rnn.Network([rnn.GRU(3), rnn.GRU(3)], 2, 2, loss="squared", dropout=0.5)
-    shape, dtype = r"x must have axes \(time, batch, \.\.\.\), not the shape \[4\]", r"is float32, not int32"
+    shape, dtype = (
+        r"x must have axes \(time, batch, \.\.\.\), not the shape \[4\]",
+        r"must be float32, not int32",
+    )
     for call, error, said in (
         (lambda: function(parameters, np.zeros(4, "float32")), UsageError, shape),
-        (lambda: function({}, np.zeros((4, 1, 2), "float32")), UsageError, "parameters lacks '"),
+        (
+            lambda: function({}, np.zeros((4, 1, 2), "float32")),
+            UsageError,
+            "parameters must contain all arrays",
+        ),
         (lambda: function(parameters, np.zeros((4, 1, 2), "int32")), DtypeError, dtype),
         (lambda: jax_function(dropping), UsageError, r"draw with jax\.random between functions"),
     ):
