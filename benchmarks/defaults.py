@@ -30,8 +30,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.integrate
-import scipy.io
 
 import graphnet_rnn as rnn
 from graphnet.system.streams import prepare_streams
@@ -88,6 +86,8 @@ def written(name: str, folder: Path) -> Data:
 
 
 def _lorenz(path: Path) -> Data:
+    import scipy.integrate
+
     def slope(_: float, at: Any) -> list[float]:
         x, y, z = at
         return [10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z]
@@ -98,6 +98,8 @@ def _lorenz(path: Path) -> Data:
 
 
 def _mocap(given: Path, path: Path) -> Data:
+    import scipy.io
+
     frames = scipy.io.loadmat(given)["batchdata"].T
     inputs = {f"a{k}": column for k, column in enumerate(frames)}
     return _table(path, "mocap", inputs, {f"b{k}": column for k, column in enumerate(frames)}, ahead=1)

@@ -79,14 +79,17 @@ class _Applied(torch.autograd.Function):  # type: ignore[misc]  # PyTorch may be
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], call: _Call, *tensors: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
-        function = on_tensors(call.of)
+        function, count = on_tensors(call.of), len(call.of.outputs)
+        if not info.batch_size:
+            empty = [np.empty((0, *y.shape), y.dtype) for y in call.of.outputs]
+            return _tensors(empty), (0,) * count
         rows = [
             function(
                 *(x if d is None else x.select(d, row) for x, d in zip(tensors, in_dims[1:], strict=True))
             )
             for row in range(info.batch_size)
         ]
-        return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(call.of.outputs)
+        return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * count
 
 
 def _arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:

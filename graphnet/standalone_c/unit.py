@@ -251,8 +251,8 @@ def _refusal(node: Node) -> BackendError:
         remedy = "give the op a `kernel`"
     else:
         remedy = (
-            "compile with passes=gn.passes.DEFAULT; for your own op, define `expanded`, which computes the value with "
-            "graphnet's own ops; or leave the node out"
+            "compile with backend='numba' and passes=gn.passes.DEFAULT; for your own op, define `expanded`, which "
+            "computes the value with graphnet's own ops; or leave the node out"
         )
     return BackendError(
         f"this function cannot be exported to C: {node.describe()} (made at {node.origin}) runs the Python rule of "

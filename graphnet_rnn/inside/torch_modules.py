@@ -48,7 +48,8 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
         return self._network
 
     def _weights(self) -> dict[str, torch.Tensor]:
-        return {name: self.get_parameter(_plain(name)) for name in self._network.parameters}
+        # Not get_parameter: torch.func.functional_call puts tensors in their places.
+        return {name: getattr(self, _plain(name)) for name in self._network.parameters}
 
     def _first_states(self, batch: int, weights: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         if self._network.initial_state == "zero":

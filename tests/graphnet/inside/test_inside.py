@@ -86,6 +86,9 @@ def test_torch_checks_all_derivatives() -> None:
         lambda f: torch.func.vmap(torch.func.grad(f), 2)((a + moves).movedim(0, 2)),
     ):
         torch.testing.assert_close(transform(cost), transform(plain))
+    assert torch.func.vmap(function)(a.new_empty(0, 4, 3), b.new_empty(0, 3, 2), rows.expand(0, 5))[
+        0
+    ].shape == (0, 5, 2)
     a.requires_grad_()
     with torch.no_grad():
         assert not function(a, b, rows)[0].requires_grad

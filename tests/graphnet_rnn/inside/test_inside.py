@@ -53,6 +53,24 @@ def test_gradients_in_torch_are_ours(torch: Any, cell: type[rnn.Cell]) -> None:
         np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10, err_msg=name)
 
 
+def test_transforms_of_torch_over_its_parameters(torch: Any) -> None:
+    net, x, ours = network_and_gradients(rnn.GRU)
+    module = torch_module(net)
+    weights = {name: p.detach() for name, p in module.named_parameters()}
+
+    def cost(given: dict[str, Any]) -> Any:
+        outputs, _ = torch.func.functional_call(module, given, (torch.from_numpy(x),))
+        return (outputs * outputs).sum()
+
+    found = torch.func.grad(cost)(weights)
+    for name, right in zip(net.parameters, ours[1:], strict=True):
+        np.testing.assert_allclose(found[name.replace(".", "/")], right, rtol=1e-8, atol=1e-10, err_msg=name)
+    both = torch.func.vmap(cost)({name: torch.stack([w, 2 * w]) for name, w in weights.items()})
+    torch.testing.assert_close(both[0], cost(weights))
+    slope = torch.func.jvp(cost, (weights,), (weights,))[1]
+    torch.testing.assert_close(slope, sum((found[name] * w).sum() for name, w in weights.items()))
+
+
 def test_an_optimizer_of_torch_trains_it_between_its_own_layers(torch: Any) -> None:
     torch.manual_seed(0)
     below, above = torch.nn.Linear(3, 4), torch.nn.Linear(5, 1)
