@@ -211,7 +211,8 @@ class Sequences:
     def chosen(self, cases: Any) -> Sequences:
         """Selects cases.
 
-        cases: indices, a slice or a mask.
+        cases: indices, a slice or a mask. In another order than that of time, segments no longer count as parts of
+        their series.
         Raises DataError for others, and if no case is left.
         """
         try:
@@ -226,7 +227,10 @@ class Sequences:
         axes = {"inputs": 1, "targets": int(bool(self.by_step)), "lengths": 0, "series": 0}
         axes["weights"] = weights_axis(self)
         arrays = ((name, getattr(self, name), axis) for name, axis in axes.items())
-        return changed(self, **{name: a.take(which, axis=axis) for name, a, axis in arrays if a is not None})
+        found = {name: a.take(which, axis=axis) for name, a, axis in arrays if a is not None}
+        if (np.diff(which) <= 0).any():
+            found["series"] = None
+        return changed(self, **found)
 
     def fold(self, fold: int, folds: int, seed: int = 0, gap: int = 0) -> tuple[Sequences, Sequences]:
         """Splits into training and validation cases for cross-validation.

@@ -326,7 +326,8 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
 
 
 def _separator(text: str) -> str:
-    head = text.lstrip("\r\n").partition("\n")[0]
+    unquoted = re.sub(r'"[^"]*"', "", text[: 1 << 16])
+    head = unquoted.lstrip("\r\n").partition("\n")[0]
     return next((mark for mark in ",;\t" if mark in head), ",")
 
 
@@ -373,6 +374,9 @@ def _parquet(path: Path) -> dict[str, Array]:
         # Repeated rows compress well in the file, but need eight bytes per value here.
         about = parquet.read_metadata(file)
         require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
+        names = parquet.read_schema(file).names
+        if len(set(names)) < len(names):
+            raise DataError(f"{path}: two columns have the same name")
         table = parquet.read_table(file)
         return {name: _plain(table.column(name)).to_numpy() for name in table.column_names}
 

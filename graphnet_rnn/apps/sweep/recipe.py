@@ -325,7 +325,7 @@ class Recipe:
         Raises DataError for a file that is not TOML, UsageError for settings that do not fit.
         """
         try:
-            given = tomllib.loads(read_bytes(path, DataError).decode())
+            given = tomllib.loads(read_bytes(path, DataError).decode("utf-8-sig"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{path} is not valid TOML: {error}") from None
         except RecursionError:

@@ -224,6 +224,10 @@ def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path
     assert sorted(seen) == [1, 2, 3, 4, 5, 6]
     assert seen != sorted(seen)
     assert whole.series is not None
+    mixed = whole.chosen(np.arange(len(whole))[::-1])
+    assert mixed.series is None
+    with pytest.raises(UsageError, match="gap applies to blocks of time"):
+        mixed.fold(0, 3, gap=1)
     few = whole.chosen(np.flatnonzero(whole.series < 2))  # two series, three folds: blocks of each
     train, valid = few.fold(0, 3, gap=4)
     assert valid.inputs[0, :, 0].tolist() == [100, 200]

@@ -51,6 +51,16 @@ def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
 
 
+def test_names_of_columns_with_separators_and_twice(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('"temp, C";"a ""b"", c";y\n1,5;2;0,5\n2,5;3;1,5\n')
+    cases = read_sequences(tmp_path / "a.csv", Choice(("temp, C",), ("y",)))
+    np.testing.assert_array_equal(cases.inputs[:, 0], [[1.5], [2.5]])
+    twice = pyarrow.table([pyarrow.array([1.0, 2.0])] * 3, names=["a", "a", "y"])
+    parquet.write_table(twice, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="two columns have the same name"):
+        read_sequences(tmp_path / "a.parquet", Choice(("a",), ("y",)))
+
+
 def test_texts_of_whole_numbers_that_float64_rounds(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{2**63 + i},{i}.5\n" for i in range(9)))
     with pytest.raises(DataError, match="float32 rounds the values of the column 'a'"):
