@@ -109,6 +109,8 @@ def _require_fit(inputs: Sequence[Node], tensors: Sequence[Any]) -> None:
             raise DtypeError(
                 f"{who} must be a tensor, not a {type(tensor).__name__}; write torch.as_tensor(...)"
             )
+        if tensor.layout != torch.strided:
+            raise DtypeError(f"{who} must be a dense tensor; pass tensor.to_dense()")
         if tensor.device.type != "cpu":
             raise DtypeError(f"{who} must be a tensor on the CPU, not on {tensor.device}; pass tensor.cpu()")
         dtype = str(tensor.dtype).removeprefix("torch.")

@@ -101,6 +101,8 @@ def test_torch_checks_all_derivatives() -> None:
         function(a.float(), b, rows)
     with pytest.raises(ShapeError, match=r"input w.* must have shape \[3, 2\], not \[2, 3\]"):
         function(a, b.T, rows)
+    with pytest.raises(DtypeError, match=r"input x.* must be a dense tensor; pass tensor.to_dense\(\)"):
+        function(a.detach().to_sparse(), b, rows)
 
 
 def test_jax_has_the_same_gradients() -> None:
