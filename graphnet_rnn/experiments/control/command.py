@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -126,18 +127,23 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
 
 
 def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least: Plan) -> None:
-    from viz import arm_movements, loss_by_calls
+    import viz
 
     trainer.take_best()
     problem = trainer.problem
     assert isinstance(problem, Movements)
     task, folder = problem.task, trainer.folder.path
     name, bound = options.optimizer, float(least.cost.mean())
-    loss_by_calls({name: trainer.folder.recorded}, bound).savefig(folder / "calls.png", dpi=150)
     given = task.conditions()
     pushed = None if len(given) < 3 else (given[2] != 0).any(axis=2)
     shown = {"iLQR": planned(task, least), name: task.trajectories(*given)}
-    arm_movements(shown, task.loop.arm, pushed).savefig(folder / "movements.png", dpi=150)
+    written = "model.safetensors and history.jsonl"
+    try:
+        viz.loss_by_calls({name: trainer.folder.recorded}, bound).savefig(folder / "calls.png", dpi=150)
+        viz.arm_movements(shown, task.loop.arm, pushed).savefig(folder / "movements.png", dpi=150)
+        written = "model.safetensors, history.jsonl, calls.png and movements.png"
+    except viz.DrawingError as error:
+        warnings.warn(f"calls.png and movements.png were not drawn: {error}", stacklevel=2)
     if options.record is not None:
         row = {
             "task": options.task,
@@ -149,7 +155,7 @@ def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least:
         append_line(options.record, {**row, **{k: v for k, v in asdict(outcome).items() if k != "history"}})
     if not options.quiet:
         print(f"{options.task}: {outcome.best:.4g} after {problem.calls:,} calls; iLQR {bound:.4g}")
-        print(f"wrote {folder}/model.safetensors, history.jsonl, calls.png and movements.png")
+        print(f"wrote {folder}/{written}")
 
 
 class _Lines(Listener):
