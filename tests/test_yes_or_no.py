@@ -28,6 +28,7 @@ W = gn.parameter(np.ones((3, 2)), name="W")
 costs = gn.sum(gn.tanh(x @ W), 1)
 cost = gn.sum(costs)
 BITS, ONES, STEPS = np.zeros((2, 3)), np.ones((2, 2)), np.ones((2, 1, 3))
+LABELS = np.ones((3, 10), int)
 RBM, TRBM = energy.RBM(3, 2), energy.TRBM(3, 2)
 STACK = energy.Stack([TRBM])
 
@@ -106,6 +107,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.Runner: frozen": lambda v: rnn.Runner(net(), frozen=v),
     "graphnet_rnn.Runner: read_by_output": lambda v: rnn.Runner(net(), read_by_output=v),
     "graphnet_rnn.Sweep.run: retry": again,
+    "graphnet_rnn.Trainer: progress": lambda v: rnn.Trainer(rnn.Arrays(net(), LABELS, LABELS, batch=2), progress=v),
     "graphnet_rnn.data.Choice: cases_first": lambda v: rnn.data.Choice(cases_first=v),
     "graphnet_rnn.data.Choice: whole": lambda v: rnn.data.Choice(whole=v),
     "graphnet_rnn.data.Sequences: by_step": lambda v: rnn.data.Sequences(ONES[..., None], ONES, by_step=v),

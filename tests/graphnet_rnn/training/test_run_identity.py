@@ -111,10 +111,10 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 #: Those that change at most how a number is rounded, or what rows hold.
 ROUNDED: dict[str, Any] = {"backend": "numpy", "memory": "sqrt", "metrics": ["accuracy"]}
-#: Those of which a run on a text can have one value only, and those that say where and how long.
+#: Those of which a run on a text can have one value only, and those that say where, how long and what is printed.
 FIXED = {
     "pool", "scaling", "inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "steps", "core_seconds",
-    "problem", "settings", "parallel",
+    "problem", "settings", "parallel", "progress",
 }  # fmt: skip
 
 
