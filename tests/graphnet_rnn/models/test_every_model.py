@@ -28,22 +28,10 @@ from graphnet_rnn.formats.model_file import (
 from graphnet_rnn.installed import names_of
 from graphnet_rnn.network.composed import Composed
 from tests.graphnet_rnn.formats.resealed import ODD
+from tests.graphnet_rnn.training.problems import Line
 from tests.tables import case, require_rows
 
 MOST = 5e6
-
-
-class Line(rnn.Model):
-    """y = x w + b"""
-
-    def __init__(self, width: int, seed: int = 0, values: Mapping[str, Array] | None = None) -> None:
-        self.width, self.seed = width, seed
-        shapes = {"w": ((width,), rnn.initializers.normal(0.1)), "b": ((1,), rnn.initializers.zeros())}
-        self.declare_parameters(shapes, seed, "float32", values=values)
-
-    def __graph__(self) -> gn.Graph:
-        x = gn.input((1, self.width), name="x")
-        return gn.Graph([x @ self.parameters["w"] + self.parameters["b"]], [x])
 
 
 class Bent(rnn.Model):
