@@ -169,8 +169,9 @@ class GraphCases(BatchesOfCases):
                     f"GraphCases: {argument}: {name} must be ({wanted}), for {_told(node)}, not {list(array.shape)}"
                 )
             if is_float(node.dtype):
-                array = checked_floats(f"GraphCases: {argument}: {name}", array, node.dtype)
-            elif array.dtype.kind not in ("iub" if node.dtype.kind == "b" else "iu"):
+                found[name] = checked_floats(f"GraphCases: {argument}: {name}", array, node.dtype)
+                continue
+            if array.dtype.kind not in ("iub" if node.dtype.kind == "b" else "iu"):
                 raise DataError(
                     f"GraphCases: {argument}: {name} must be {node.dtype}, for {_told(node)}, not {array.dtype}"
                 )

@@ -213,8 +213,17 @@ def cases(graph: Callable[..., Any], arrays: dict[str, Array] | None = None) -> 
     return rnn.GraphCases(model, {"x": X} if arrays is None else arrays, batch=2, graph=of_model)
 
 
+def of_classes(targets: Array) -> rnn.GraphCases:
+    model = net(2, 3)
+    graph = lambda batch, **how: model.unroll(TIME, batch, initial="zero", **how)
+    return rnn.GraphCases(model, {"x": X, "t": targets}, batch=2, graph=graph)
+
+
 def test_invalid_arguments_are_rejected() -> None:
+    classes = np.zeros((TIME, CASES), "uint64")
     asked = [
+        (lambda: of_classes(classes + 2**63), DataError, "t at [0, 0] is 9223372036854775808, which int64 cannot hold"),
+        (lambda: of_classes(classes == 1), DataError, "t must be int64"),
         (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must take parts, then"),
         (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, which a Trainer"),
         (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which is an attribute"),
