@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +11,12 @@ from graphnet.graph.node import Array
 from graphnet_rnn.data.arrays import read_arrays
 from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
-from graphnet_rnn.data.tables import (
-    HEADS,
-    TABLES,
-    Choice,
-    columns_read,
-    index_of_rows,
-    inputs_of,
-    is_table,
-    of_columns,
-)
+from graphnet_rnn.data.table import Choice, Table
+from graphnet_rnn.data.table_files import TABLES
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences", "with_columns"]
+__all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences"]
 
 #: Default name of the array of lengths.
 LENGTHS = "lengths"
@@ -50,27 +41,15 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
     elif ending == ARRAYS:
         found = _of_arrays(path, choice)
     else:
-        return of_columns(path, TABLES[ending](path), choice)
+        return Table(path, choice).sequences
     return found if choice.pieces is None else found.pieces(choice.pieces)
 
 
-def with_columns(path: str | Path, choice: Choice) -> Choice:
-    """Returns the choice with the names of all columns to read, if the file is a table."""
-    path, ending = _named(path)
-    if ending not in HEADS or choice.inputs:
-        return choice
-    return replace(choice, inputs=columns_read(HEADS[ending](path), choice))
-
-
 def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
-    """Reads the inputs only, and the length of each case (None: all equal); the file may lack targets."""
+    """Reads the inputs of arrays or music, and the length of each case (None: all equal); the file may lack targets."""
     path, ending = _named(path)
     lengths = None
-    if is_table(path):
-        columns = TABLES[ending](path)
-        index, lengths, _ = index_of_rows(path, columns, choice)
-        x = inputs_of(path, columns, choice)[index]
-    elif ending in MUSIC:
+    if ending in MUSIC:
         x = read_midi(path)[:, None]
     else:
         arrays = read_arrays(path)
@@ -89,12 +68,20 @@ def _named(path: str | Path) -> tuple[Path, str]:
     return Path(path), ending
 
 
+def _refuse_tables_only(path: Path, choice: Choice) -> None:
+    odd = [
+        name for name in ("time", "calendar", "categories", "horizon", "date_format") if getattr(choice, name)
+    ]
+    if odd:
+        raise UsageError(f"{path}: {odd[0]} applies only to tables; leave it out")
+
+
 # -- arrays ------------------------------------------------------------------------------------
 
 
 def _of_arrays(path: Path, choice: Choice) -> Sequences:
     arrays = read_arrays(path)
-    x, t = _inputs(path, arrays, choice), _array(path, arrays, choice.targets, "y")
+    x, t = _inputs(path, arrays, choice), _array(path, arrays, tuple(choice.targets), "y")
     weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
     kind = Sequences.cases_first if choice.cases_first else Sequences
     return named_sequences(str(path), x, t, _lengths(path, arrays, choice), weights, kind=kind)
@@ -111,7 +98,8 @@ def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
         raise UsageError(
             f"{path}: a column of cases applies only to tables; the cases of arrays are on an axis"
         )
-    x = _array(path, arrays, choice.inputs, "x")
+    _refuse_tables_only(path, choice)
+    x = _array(path, arrays, tuple(choice.inputs), "x")
     if x.ndim not in (2, 3) or not x.size:
         raise DataError(
             f"{path}: inputs must be (time, cases, width), or symbols (time, cases), not {list(x.shape)}"
@@ -136,6 +124,7 @@ def _of_music(path: Path, choice: Choice) -> Sequences:
             f"{path}: the inputs of music are the keys of a frame, its targets those of the next frame; do not "
             "choose columns or arrays"
         )
+    _refuse_tables_only(path, choice)
     roll = read_midi(path)
     if len(roll) < 2:
         raise DataError(f"{path} must have at least two frames, to predict the next one; got one")

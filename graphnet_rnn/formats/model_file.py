@@ -23,7 +23,7 @@ from graphnet.graph.node import Array
 from graphnet.system.text import in_brief, read_json
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cells.all import ALL
-from graphnet_rnn.data.tables import Columns
+from graphnet_rnn.data.columns import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.json_values import from_json

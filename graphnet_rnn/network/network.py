@@ -15,8 +15,8 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.weights import Weights, unfit
 from graphnet_rnn.cells.lstm import without_recurrent_errors
+from graphnet_rnn.data.columns import Columns
 from graphnet_rnn.data.scaling import Scaling, as_scaling
-from graphnet_rnn.data.tables import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
@@ -208,10 +208,10 @@ class Network(Model):
     def columns(self, columns: Columns | None) -> None:
         if columns is not None and not isinstance(columns, Columns):
             raise UsageError(f"Network: columns must be rnn.data.Columns or None, not {shown(columns)}")
-        if columns is not None and (self.reads != "vectors" or len(columns.inputs) != self.inputs):
+        count = None if columns is None else len(columns.input_names())
+        if count is not None and (self.reads != "vectors" or count != self.inputs):
             raise UsageError(
-                f"Network: {len(columns.inputs)} columns do not fit a network of {self.inputs} inputs that reads "
-                f"{self.reads}"
+                f"Network: {count} columns do not fit a network of {self.inputs} inputs that reads {self.reads}"
             )
         self._columns = columns
 

@@ -55,7 +55,7 @@ class Arrays(BatchesOfCases):
     batch: cases of a batch, default 32 (all, if there are fewer). Every epoch uses each case once, in a new random
     order; the last batch is padded with cases of weight 0.
     valid: validation data: (inputs, targets), (inputs, targets, weights), Sequences, or the fraction of the cases to
-    hold out, the last ones; default 0.1; None for none.
+    hold out, the last ones (of segments, the last ones of each series); default 0.1; None for none.
     lengths: number of time steps of each case, (cases,); default None, all. Values after the end of a case are ignored.
     weights: weights in the loss, at least 0: of cases, (cases,), of time steps, (time, cases), or of values, the shape
     of the targets; default None, all 1. A target of weight 0 is missing, and may be NaN.
@@ -150,7 +150,7 @@ class Arrays(BatchesOfCases):
                 x, t, w = (*valid, None)[:3]
                 valid = named_sequences("Arrays: valid", x, t, None, w, judged_by_step(self.model))
             return whole, self._like(whole, fitting(self.model, valid))
-        first, last = divided("Arrays", valid, len(whole))
+        first, last = divided("Arrays", valid, len(whole), whole.series)
         return whole.chosen(first), whole.chosen(last) if len(last) else None
 
     def _require_weight(self) -> None:

@@ -145,13 +145,22 @@ class BatchesOfCases(ObjectiveProblem):
         self._random.state = numbers["random"]
 
 
-def divided(own: str, share: Any, count: int) -> tuple[Array, Array]:
-    """Returns the training cases, and the fraction of validation cases, the last ones."""
+def divided(own: str, share: Any, count: int, series: Array | None = None) -> tuple[Array, Array]:
+    """Returns the training cases, and the fraction of validation cases: the last ones, or the last ones of each series.
+
+    series: index of the series of each case, in the order of time.
+    """
     share = amount(f"{own}: valid", share)
     kept = round(share * count)
     if kept and kept >= count:
         raise UsageError(f"{own}: valid = {share:g} of {count} cases leaves none to train on")
-    return np.arange(count - kept), np.arange(count - kept, count)
+    sizes = np.array([count]) if series is None else np.unique(series, return_counts=True)[1]
+    ends = np.cumsum(sizes)
+    held = np.diff(np.round(kept * ends / count), prepend=0)
+    last = np.zeros(count, bool)
+    for end, size, of in zip(ends.tolist(), sizes.tolist(), held.astype(int).tolist(), strict=True):
+        last[end - min(of, size) : end] = True
+    return np.flatnonzero(~last), np.flatnonzero(last)
 
 
 def seed_of(model: Model) -> int:

@@ -106,6 +106,7 @@ def fitting(network: Network, given: Sequences) -> Sequences:
     Sets padding and targets of weight 0 to 0; drops lengths if all cases are full.
     """
     by_step = judged_by_step(network)
+    series = given.series
     given = named_sequences("Arrays", given.inputs, given.targets, given.lengths, given.weights, by_step)
     t, w, lengths = given.targets, given.weights, given.lengths
     if lengths is not None and (lengths == given.time).all():
@@ -130,7 +131,7 @@ def fitting(network: Network, given: Sequences) -> Sequences:
     t = checked_targets(network, t, x.shape[:2])
     if network.loss in SEQUENCE_LOSSES:
         _require_spellable(t, np.full(len(t), len(x)) if lengths is None else lengths)
-    return Sequences(x, t, lengths, w, by_step)
+    return Sequences(x, t, lengths, w, by_step, series)
 
 
 def _require_spellable(labels: Array, lengths: Array) -> None:

@@ -20,9 +20,9 @@ import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.system.json_lines import read_rows
 from graphnet_rnn.apps.sweep.recipe import Recipe
-from graphnet_rnn.data import Choice, read_images, read_midi, read_sequences, read_text, write_midi
-from graphnet_rnn.data.sequence_files import read_inputs, with_columns
-from graphnet_rnn.data.tables import TABLES
+from graphnet_rnn.data import Choice, Table, read_images, read_midi, read_sequences, read_text, write_midi
+from graphnet_rnn.data.sequence_files import read_inputs
+from graphnet_rnn.data.table_files import TABLES
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.formats import from_torch, to_torch
 from tests.graphnet_rnn.data.test_data_files import write_table
@@ -76,7 +76,7 @@ def function(path: Path) -> None:
 
 def sequences(path: Path) -> None:
     choice = Choice((), ("k",)) if path.suffix in TABLES else Choice()
-    for read in (read_sequences, read_inputs, with_columns):
+    for read in (read_sequences, Table if path.suffix in TABLES else read_inputs):
         read(path, choice)
 
 

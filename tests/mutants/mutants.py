@@ -477,8 +477,8 @@ MUTANTS = [
         ("tests/graphnet_rnn/data",),
     ),
     Mutant(
-        "data_order_of_cases", "graphnet_rnn/data/tables.py",
-        "order = np.argsort(first)", "order = range(len(first))",
+        "data_order_of_cases", "graphnet_rnn/data/table.py",
+        "groups = [groups[i] for i in np.argsort(first)]", "groups = list(groups)",
         ("tests/graphnet_rnn/apps/cli/test_sequences.py",),
     ),
     Mutant(

@@ -5,16 +5,23 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.answers import save_chart
-from graphnet_rnn.apps.cli.material import CHOICES, add_choices, choice_for, judged
+from graphnet_rnn.apps.cli.material import CHOICES, add_choices, choice_of, fitting_loss, table_for
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.apps.cli.options import add_cell, refuse
 from graphnet_rnn.apps.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
+from graphnet_rnn.data.table import Table
+from graphnet_rnn.data.table_files import is_table
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
@@ -24,6 +31,7 @@ from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
 from graphnet_rnn.training.cases import judged_by_step
+from graphnet_rnn.training.scores import errors_of, f1_of, scores_of
 
 EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors other.txt --context 100
@@ -33,6 +41,8 @@ EXAMPLE = """example:
 
 #: Themes of viz, which is imported only to draw.
 THEMES = ("light", "dark", "colour-blind")
+#: Maximum number of classes of a printed confusion matrix.
+FEW_CLASSES = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_cell(parser)
     add_choices(parser)
+    add(
+        "--season",
+        type=int,
+        metavar="N",
+        help="forecasts of a table: also compare with the value N rows before (24 for hours with a daily period)",
+    )
     add(
         "--context",
         type=int,
@@ -129,14 +145,64 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
             f"{options.model} has no vocabulary: it was trained on sequences, not on text; give a file that ends in "
             f"{', '.join(ENDINGS)}"
         )
-    refuse(options.written - {*CHOICES, "model", "data", "cell", "debug"}, "applies only to texts")
-    sequences = read_sequences(options.data, choice_for(network, options))
-    loss, right = judged(network, sequences)
-    accuracy = "" if right is None else f", accuracy {right:.2%}"
+    refuse(options.written - {*CHOICES, "season", "model", "data", "cell", "debug"}, "applies only to texts")
+    table = table_for(network, options) if is_table(options.data) else None
+    if table is None or table.columns.horizon is None:
+        refuse(options.written & {"season"}, "applies only to forecasts of tables")
+    if table is None:
+        sequences = read_sequences(options.data, choice_of(options, network.pool is not None))
+    else:
+        sequences = table.sequences
+        for note in table.notes:
+            print(f"{options.data}: {note}")
+    scores = scores_of(network, fitting_loss(sequences, network.loss))
     of = "step" if judged_by_step(network) else "case"
-    steps = int(sequences.inside().sum())
-    print(f"{loss:.4f} {network.unit} a {of}{accuracy}, over {len(sequences):,} cases of {steps:,} steps")
+    steps, more = int(sequences.inside().sum()), ""
+    if scores.confusion is not None:
+        more = f", accuracy {scores.accuracy:.2%}, F1 score {f1_of(scores.confusion):.4f}"
+    elif scores.mae is not None:
+        more = f", MAE {scores.mae:.4g}, RMSE {scores.rmse:.4g}"
+    print(f"{scores.loss:.4f} {network.unit} a {of}{more}, over {len(sequences):,} cases of {steps:,} steps")
+    if scores.confusion is not None and len(scores.confusion) <= FEW_CLASSES:
+        classes = None if network.columns is None else network.columns.classes
+        print(_confusion(scores.confusion, classes or [str(i) for i in range(network.outputs)]))
+    if table is not None and table.columns.horizon is not None and network.loss == "squared":
+        print(_forecasts(table, scores.outputs, options.season))
     return 0
+
+
+def _confusion(confusion: Array, names: Sequence[str]) -> str:
+    """The confusion matrix as text."""
+    head = [in_brief(name, 12) for name in names]
+    cells = [[name, *(f"{value:g}" for value in row)] for name, row in zip(head, confusion, strict=True)]
+    return _aligned([["true \\ predicted", *head], *cells])
+
+
+def _forecasts(table: Table, outputs: Array, season: int | None) -> str:
+    """Errors of the network beside those of naive forecasts, over the targets that all of them predict."""
+    targets, w = table.sequences.targets, table.sequences.target_weights()
+    kinds = {"network": outputs, "last value": table.naive()}
+    if season is not None:
+        kinds[f"value {season} rows before"] = table.naive(season)
+    for each in kinds.values():
+        w = np.where(np.isnan(each), 0, w)
+    if not w.any():
+        raise UsageError(f"{table.where} has too few rows for --season {season}")
+    scale = table.naive_error(season or 1)
+    rows = [["forecast", "MAE", "RMSE", "MASE"]]
+    for name, predicted in kinds.items():
+        mae, rmse = errors_of(np.nan_to_num(predicted), targets, w)
+        scaled, _ = errors_of(np.nan_to_num(predicted) / scale, targets / scale, w)
+        rows.append([name, f"{mae:.4g}", f"{rmse:.4g}", f"{scaled:.4g}"])
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(n) for c, n in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    )
 
 
 def _require_sense(options: argparse.Namespace) -> None:

@@ -13,28 +13,27 @@ from typing import Any
 
 import numpy as np
 
-import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.options import given_settings, refuse
 from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
+from graphnet_rnn.data.columns import Columns
 from graphnet_rnn.data.scaling import Scaling
-from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences, with_columns
-from graphnet_rnn.data.sequences import Sequences, steps_of
-from graphnet_rnn.data.tables import Choice, Columns, is_table
+from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
+from graphnet_rnn.data.sequences import Sequences, balanced_weights
+from graphnet_rnn.data.table import Choice, Table
+from graphnet_rnn.data.table_files import is_table
 from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, material_kind
-from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
+from graphnet_rnn.network.losses import SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.network.running import run
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
-from graphnet_rnn.settings import declared_settings, whole_number
+from graphnet_rnn.settings import declared_settings, shown, whole_number
 from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.batches_of_cases import divided
-from graphnet_rnn.training.cases import fitting, kind_of_weights, shares, weighed
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.text import CarriedText, DrawnText
 
@@ -42,23 +41,28 @@ __all__ = [
     "CHOICES",
     "Material",
     "add_choices",
-    "choice_for",
     "choice_of",
     "chosen",
-    "judged",
+    "fitting_loss",
     "load_corpus",
     "material_of",
+    "table_for",
 ]
 
 #: Number of classes that is always accepted.
 FEW_CLASSES = 1000
 #: Share of the cases of a file for validation.
 VALID = 0.1
+#: Default number of rows of a segment of a long table.
+PIECE = 100
 #: Options that name the arrays or columns of a file.
-CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
+CHOICES = (
+    "inputs", "target", "weights", "lengths", "case", "cases_first", "pieces", "time_column", "calendar", "categories",
+    "horizon", "date_format",
+)  # fmt: skip
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
-OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
+OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling", "balanced")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +83,17 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="arrays have the shape (cases, time, ...), not (time, cases, ...)",
     )
     add("--pieces", type=int, metavar="N", help="cut sequences into segments of N time steps")
+    add("--time-column", metavar="NAME", help="table: column with the time of each row; sorts the rows")
+    add(
+        "--calendar",
+        metavar="NAMES",
+        help="table: inputs from dates, of hour, weekday, day (of the year), month",
+    )
+    add("--categories", metavar="NAMES", help="table: columns of numbers that are categories or classes")
+    add("--horizon", type=int, metavar="N", help="table: predict the targets of the next N rows")
+    add(
+        "--date-format", metavar="FORMAT", help="table: format of dates, e.g. %%d.%%m.%%Y (default: ISO 8601)"
+    )
 
 
 def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
@@ -99,21 +114,29 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
         whole,
         options.cases_first,
         options.pieces,
+        options.time_column,
+        names("calendar", options.calendar),
+        names("categories", options.categories),
+        options.horizon,
+        options.date_format,
     )
 
 
-def choice_for(network: Network, options: argparse.Namespace) -> Choice:
-    """Choice of these options for a trained network, which has the names of its columns."""
-    choice = choice_of(options, network.pool is not None)
+def table_for(network: Network, options: argparse.Namespace, **others: Any) -> Table:
+    """Table of these options for a trained network, which has its columns. others: fields of the Choice."""
+    choice = replace(choice_of(options, network.pool is not None), **others)
     known = network.columns
-    if known is None or not is_table(options.data):
-        return choice
-    if choice.inputs and len(choice.inputs) != len(known.inputs):
-        raise UsageError(
-            f"--inputs must name {len(known.inputs)} columns, for those that the network reads "
-            f"({in_brief(', '.join(known.inputs))}); got {len(choice.inputs)}"
-        )
-    return replace(choice, inputs=choice.inputs or known.inputs, targets=choice.targets or known.targets)
+    if known is None:
+        return Table(options.data, choice)
+    fixed = {"inputs": "inputs", "targets": "target", "calendar": "calendar", "horizon": "horizon"}
+    fixed |= {"categories": "categories", "date_format": "date_format"}
+    given = {option for name, option in fixed.items() if option in options.written}
+    same = {option for name, option in fixed.items() if getattr(choice, name) == getattr(known, name)}
+    refuse(
+        given - same - {"categories"},
+        f"is fixed by the model, which reads the columns {', '.join(known.inputs)}",
+    )
+    return Table(options.data, choice, known)
 
 
 def chosen(options: argparse.Namespace) -> str:
@@ -299,17 +322,14 @@ class FileMaterial(Material):
     def __init__(self, options: argparse.Namespace, network: Network | None = None) -> None:
         super().__init__(options)
         self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
-        own = (
-            choice_of(options, options.pool is not None) if network is None else choice_for(network, options)
-        )
-        choice = with_columns(options.data, own)
-        whole = read_sequences(options.data, choice)
-        self.columns = Columns(choice.inputs, choice.targets) if is_table(options.data) else None
-        self.loss = options.loss or (_likely_loss(whole) if network is None else network.loss)
-        self.train, self.valid = _fitting_loss(whole, self.loss), None
+        self.columns: Columns | None = None
+        self.notes = list[str]()
+        whole = self._read(options.data, network)
+        self.loss = options.loss or (self._likely_loss(whole) if network is None else network.loss)
+        self.train, self.valid = fitting_loss(whole, self.loss), None
         if options.valid is not None:
             _ = _fold(options)
-            self.valid = _fitting_loss(read_sequences(options.valid, choice), self.loss)
+            self.valid = fitting_loss(self._read(options.valid, network), self.loss)
         elif (fold := _fold(options)) is not None:
             self.train, self.valid = self.train.fold(*fold, gap=options.gap)
         parts = [part for part in (self.train, self.valid) if part is not None]
@@ -323,11 +343,73 @@ class FileMaterial(Material):
             "reads": "symbols" if symbols else "vectors",
             "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),
         }
-        train = self.train if self.valid else self.train.chosen(divided("", VALID, len(self.train))[0])
+        if options.balanced:
+            self._balance()
+        train = (
+            self.train
+            if self.valid
+            else self.train.chosen(divided("", VALID, len(self.train), self.train.series)[0])
+        )
         if not options.no_scaling:
             self.shape["scaling"] = self._scaling(train)
         if (bias := self._bias(train)) is not None:
             self.shape["initial"] = {"b_o": bias}
+
+    def _read(self, path: str, network: Network | None) -> Sequences:
+        """Reads a file; its first table determines the columns of a new network."""
+        options = self.options
+        whole = options.pool is not None if network is None else network.pool is not None
+        choice = choice_of(options, whole)
+        if not is_table(path):
+            return read_sequences(path, choice)
+        if options.loss == "softmax":
+            choice = replace(
+                choice,
+                categories=tuple({**dict.fromkeys(choice.categories), **dict.fromkeys(choice.targets)}),
+            )
+        if network is not None and self.columns is None:
+            table = table_for(network, options)
+        else:
+            table = Table(path, choice, self.columns)
+        if not whole and choice.pieces is None and table.inputs.shape[0] > 2 * PIECE:
+            self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
+            table = Table(path, replace(choice, pieces=PIECE), table.columns)
+        self.columns = table.columns
+        self.notes += [f"{path}: {note}" for note in table.notes]
+        return table.sequences
+
+    def _divided(self) -> tuple[Array, Array]:
+        return divided("", VALID, len(self.train), self.train.series)
+
+    def _balance(self) -> None:
+        """Weighs training targets by 1 / frequency of their class."""
+        if self.loss != "softmax":
+            raise UsageError(f"--balanced applies to classes, not to the loss {self.loss}; leave it out")
+        if self.valid is None:
+            first, last = self._divided()
+            self.valid = self.train.chosen(last) if len(last) else None
+            self.train = self.train.chosen(first)
+        t, w = self.train.targets, self.train.target_weights()
+        factors = np.zeros(t.shape)
+        factors[w > 0] = balanced_weights(t[w > 0])
+        self.train = replace(self.train, weights=w * factors)
+
+    def _likely_loss(self, data: Sequences) -> str:
+        """softmax for classes, sigmoid for several columns that are all 0 or 1, squared for other numbers."""
+        t, there = data.targets, data.target_weights() > 0
+        several = t.ndim == 2 + bool(data.by_step)
+        if t.dtype.kind in "iu" and not several:
+            return "softmax"
+        columns = self.columns
+        if columns is not None and columns.horizon is None and len(columns.targets) == 1:
+            found = t[there]
+            if (found == np.floor(found)).all() and found.min(initial=0) >= 0:
+                raise UsageError(
+                    f"{self.options.data}: the target {shown(columns.targets[0])} has whole numbers; add --loss "
+                    "softmax if they are classes, or --loss squared if they are amounts"
+                )
+            return "squared"
+        return "sigmoid" if several and np.isin(t[there], (0, 1)).all() else "squared"
 
     def _bias(self, train: Sequences) -> Initializer | None:
         """Output bias from the frequency of classes or ones; None for targets that the problem rejects."""
@@ -351,7 +433,7 @@ class FileMaterial(Material):
         return Arrays(
             network,
             self.train,
-            valid=VALID if self.valid is None else self.valid,
+            valid=self.valid or (None if options.balanced else VALID),
             **self.settings(
                 Arrays,
                 gradient_batches=options.gradient_batches or 1,
@@ -360,39 +442,8 @@ class FileMaterial(Material):
         )
 
 
-def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
-    """Weighted mean loss of the targets, and the accuracy for classes."""
-    sequences = fitting(network, _fitting_loss(given, network.loss))
-    kind = kind_of_weights(network, [sequences])
-    cases = weighed(sequences, kind)
-    t, weights = cases.targets, shares(cases, 0)
-    logits = run(network, cases.inputs, lengths=sequences.lengths)[0]
-    nodes = gn.input(logits.shape, logits.dtype), gn.input(t.shape, t.dtype)
-    if network.loss in SEQUENCE_LOSSES:
-        loss = SEQUENCE_LOSSES[network.loss](*nodes, gn.constant(steps_of(cases)))
-    else:
-        own = (network.standardized("outputs", each) for each in nodes)
-        loss = (VALUE_LOSSES if kind == "values" else LOSSES)[network.loss](*own)
-    losses = gn.compile([loss], list(nodes))(logits, t)[0]
-
-    def mean(found: Array) -> float:
-        w = np.broadcast_to(weights, found.shape)
-        return float((found * w).sum(dtype=np.float64) / w.sum(dtype=np.float64))
-
-    right = mean(logits.argmax(axis=-1) == t) if network.loss == "softmax" else None
-    return mean(losses), right
-
-
-def _likely_loss(data: Sequences) -> str:
-    """softmax for whole numbers, sigmoid for several that are all 0 or 1, squared for others."""
-    t = data.targets
-    several = t.ndim == 2 + bool(data.by_step)
-    if t.dtype.kind in "iu" and not several:
-        return "softmax"
-    return "sigmoid" if several and np.isin(t[data.target_weights() > 0], (0, 1)).all() else "squared"
-
-
-def _fitting_loss(data: Sequences, loss: str) -> Sequences:
+def fitting_loss(data: Sequences, loss: str) -> Sequences:
+    """Converts targets to the form of the loss."""
     t = data.targets
     if loss in VALUE_LOSSES:
         if t.ndim == 1 + bool(data.by_step):

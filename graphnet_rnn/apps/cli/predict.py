@@ -1,6 +1,8 @@
 """Predict sequences with a trained model; writes a file of arrays or a table.
 
 Classes are written as probabilities and as the most probable class, bits as probabilities, numbers unchanged.
+Predictions of tables have the cases and times of the table, and the names of the targets. A model with a horizon
+forecasts the rows after the end of each case.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ import argparse
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.apps.cli.material import add_choices, choice_for
+from graphnet_rnn.apps.cli.material import add_choices, choice_of, table_for
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
+from graphnet_rnn.data.table_files import is_table
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.network.network import Network
@@ -51,14 +55,22 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if network.vocabulary is not None:
         raise UsageError(f"{options.model} is a model of text; use the command sample")
-    x, lengths = read_inputs(options.data, choice_for(network, options))
+    table = table_for(network, options) if is_table(options.data) else None
+    if table is None:
+        x, lengths = read_inputs(options.data, choice_of(options, network.pool is not None))
+    else:
+        x, lengths = table.inputs, table.lengths
+        for note in table.notes:
+            print(f"{options.data}: {note}")
     outputs, _ = run_network(network, x, lengths=lengths)
     found = _meant(network, outputs)
-    targets = () if network.columns is None else network.columns.targets
     if options.out.lower().endswith(".npz"):
         content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
+    elif table is not None:
+        columns = table.predictions(outputs, network.loss)
+        content = _csv(list(columns), list(columns.values()))
     else:
-        content = _table(found, targets, len(x), lengths, network.pool is None)
+        content = _table(found, len(x), lengths, network.pool is None)
     write_atomically(options.out, content)
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
     print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases of {steps:,} steps")
@@ -80,10 +92,8 @@ def _arrays(found: Mapping[str, Array]) -> bytes:
     return file.getvalue()
 
 
-def _table(
-    found: Mapping[str, Array], targets: Sequence[str], time: int, lengths: Array | None, by_step: bool
-) -> bytes:
-    """CSV with a row for each time step of each case, or for each case. targets: names of several outputs."""
+def _table(found: Mapping[str, Array], time: int, lengths: Array | None, by_step: bool) -> bytes:
+    """CSV with a row for each time step of each case, or for each case."""
     cases = next(iter(found.values())).shape[int(by_step)]
     case = np.arange(cases)
     names, columns = ["case"], [case]
@@ -96,11 +106,14 @@ def _table(
     for name, array in found.items():
         values = array[rows].reshape(len(case), -1)
         width = values.shape[1]
-        ends_of = targets if len(targets) == width else range(width)
-        names += [name] if width == 1 else [f"{name}_{end}" for end in ends_of]
+        names += [name] if width == 1 else [f"{name}_{end}" for end in range(width)]
         columns += list(values.T)
+    return _csv(names, [column.tolist() for column in columns])
+
+
+def _csv(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
+    writer.writerows(zip(*columns, strict=True))
     return text.getvalue().encode()

@@ -137,6 +137,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         choices=(*LOSSES, *SEQUENCE_LOSSES),
         help="loss for arrays and tables: softmax, sigmoid, squared or ctc (default: chosen from the targets)",
     )
+    add("--balanced", action="store_true", help="classes: weigh each target by 1 / frequency of its class")
     add("--no-scaling", action="store_true", help="arrays and tables: do not standardize inputs and targets")
     add(
         "--unknown",
@@ -359,6 +360,8 @@ def make_trainer(
         layers = new_layers(options)
         material = material_of(options)
         network = new_network(layers, material.shape, options)
+        for note in () if options.quiet else getattr(material, "notes", ()):
+            print(note)
         if network.scaling is not None and not options.quiet:
             what = "inputs and targets" if network.scaling.outputs else "inputs"
             print(

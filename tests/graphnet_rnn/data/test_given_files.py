@@ -33,7 +33,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Choice, str]] = {
         Choice(("x",), ("y",)),
         "float32 rounds the values of the column 'x'",
     ),
-    "a gap": ({"x": [1.0, None, 2.0]}, Choice(("x",), ("y",)), "row 2 of the column 'x' is 'nan'"),
+    "infinity": ({"x": [1.0, np.inf, 2.0]}, Choice(("x",), ("y",)), "row 2 of the column 'x' is 'inf'"),
 }
 
 

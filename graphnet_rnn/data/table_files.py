@@ -1,0 +1,132 @@
+"""Reading of tables: CSV and Parquet, as columns by name."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet.system.memory import require_memory
+from graphnet_rnn.data.arrays import no_file_of, package_for
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.files.whole import read_bytes
+
+__all__ = ["TABLES", "is_table"]
+
+T = TypeVar("T")
+
+#: A number with a decimal comma.
+DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
+
+
+def _rows_of_csv(path: Path) -> Iterator[list[str]]:
+    """Yields the header and the rows; with semicolons as separators, 1,5 is a decimal number."""
+    line = 0  # last line of the last row
+    try:
+        text = read_bytes(path, DataError).decode("utf-8-sig")
+        file = io.StringIO(text, newline="")
+        separator = _separator(text)
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        head = [name.strip() for name in next(filter(None, reader), [])]
+        if "" in head:
+            raise DataError(
+                f"{path}: column {head.index('') + 1} has no name; name it in the first row, or delete the column (an "
+                "index that pandas wrote: df.to_csv(path, index=False))"
+            )
+        if len(set(head)) < len(head):
+            raise DataError(f"{path}: two columns have the same name")
+        yield head
+        empty = 0  # number of the first empty line
+        line = reader.line_num
+        for row in reader:
+            line = reader.line_num
+            if not row:
+                empty = empty or reader.line_num
+                continue
+            if empty:
+                raise DataError(
+                    f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
+                    "with the case of each row"
+                )
+            yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not a table in UTF-8: {error}") from None
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator or a quote in it is "
+            'written "5"" pipe"'
+        ) from None
+
+
+def _separator(text: str) -> str:
+    unquoted = re.sub(r'"[^"]*"', "", text[: 1 << 16])
+    head = unquoted.lstrip("\r\n").partition("\n")[0]
+    return next((mark for mark in ",;\t" if mark in head), ",")
+
+
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """Context that lifts the global limit of csv, 131,072 characters in a field."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _csv(path: Path) -> dict[str, Array]:
+    with _long_fields():
+        head, *rows = _rows_of_csv(path)
+    if not rows:
+        raise DataError(f"{path} must have a row of column names, then rows of values")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(head):
+            raise DataError(f"{path}: row {number} has {len(row)} values for {len(head)} columns")
+    columns = zip(*rows, strict=True)
+    # dtype object: a string array would reserve the longest string for each row.
+    return {name: np.array(column, dtype=object) for name, column in zip(head, columns, strict=True)}
+
+
+def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
+    parquet = package_for(f"reading {path}", "pyarrow.parquet", "pyarrow")
+    with no_file_of(path, "Parquet table"):
+        return read(parquet, io.BytesIO(read_bytes(path, DataError)))
+
+
+def _parquet(path: Path) -> dict[str, Array]:
+    def read(parquet: Any, file: io.BytesIO) -> dict[str, Array]:
+        # Repeated rows compress well in the file, but need eight bytes per value here.
+        about = parquet.read_metadata(file)
+        require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
+        names = parquet.read_schema(file).names
+        if len(set(names)) < len(names):
+            raise DataError(f"{path}: two columns have the same name")
+        table = parquet.read_table(file)
+        return {name: _plain(table.column(name)).to_numpy() for name in table.column_names}
+
+    columns = _of_parquet(path, read)
+    if not columns or not len(next(iter(columns.values()))):
+        raise DataError(f"{path} has no rows")
+    return columns
+
+
+def _plain(column: Any) -> Any:
+    """Decodes a dictionary-encoded column; Arrow's null becomes a value."""
+    kind = column.type
+    return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
+
+
+#: File ending -> reader of the columns.
+TABLES: dict[str, Callable[[Path], dict[str, Array]]] = {".csv": _csv, ".parquet": _parquet}
+
+
+def is_table(path: str | Path) -> bool:
+    """True if the file is a table, by its ending."""
+    return Path(path).suffix.lower() in TABLES
