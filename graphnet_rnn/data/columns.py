@@ -1,0 +1,440 @@
+"""Columns: the numbers that a network reads and predicts, computed from the cells of a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
+
+__all__ = [
+    "CALENDAR",
+    "Columns",
+    "Frame",
+    "calendar_of",
+    "categories_of",
+    "kind_of",
+    "numbers_of",
+    "times_of",
+]
+
+#: Cells that count as empty, in lower case, as in pandas.
+EMPTY = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"])
+#: Maximum number of categories of a column.
+MOST = 1000
+#: Maximum number that is accepted in any table, if categories are not chosen explicitly.
+FEW = 20
+#: Feature of a date -> its value in periods (hours of a day, days of a week, days and months of a year).
+CALENDAR: dict[str, Callable[[Array], Array]] = {
+    "hour": lambda t: _part(t, "D", "h") / 24 + _part(t, "h", "s") / 86400,
+    "weekday": lambda t: (t.astype("M8[D]").astype(np.int64) + 3) % 7 / 7,
+    "day": lambda t: _part(t, "Y", "D") / 365.25,
+    "month": lambda t: _part(t, "Y", "M") / 12,
+}
+
+
+def _part(times: Array, whole: str, unit: str) -> Array:
+    """Number of units since the begin of the whole (hours since midnight: "D", "h")."""
+    return (times.astype(f"M8[{unit}]") - times.astype(f"M8[{whole}]").astype(f"M8[{unit}]")).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Columns of a table by name. where: file name, for errors."""
+
+    where: str | Path
+    columns: Mapping[str, Array]
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            raise DataError(f"{self.where} has no column {shown(name)}; it has {self.names()}")
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def names(self) -> str:
+        some = list(self.columns)
+        return ", ".join(some[:20]) + (f" and {len(some) - 20} more" if len(some) > 20 else "")
+
+    def error(self, row: int, name: str, problem: str) -> DataError:
+        value = f"row {row + 1} of the column {shown(name)} is {shown(str(self.columns[name][row]))}"
+        return DataError(f"{self.where}: {value}{problem}")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that a network reads and predicts, and how their cells become numbers.
+
+    inputs: names of the input columns.
+    targets: names of the target columns.
+    categories: columns of categories, inputs or a target -> the categories. Inputs are one-hot encoded: one number for
+    each category, 1 for that of the cell and 0 for the others. A target is encoded as the index of its category.
+    means: input columns with empty cells in the training data -> mean of the others, which replaces empty cells. A
+    second number, 1 for an empty cell and otherwise 0, follows that of the column.
+    time: column with the time of each row; default None, rows are in order.
+    case: column with the case (sequence) of each row; default None, one case.
+    calendar: features of the time, of "hour", "weekday", "day" (of the year) and "month": sine and cosine of each.
+    horizon: number of following rows whose targets each row predicts; default None, targets are those of the row.
+    date_format: format of times, as in datetime.strptime; default None, ISO 8601.
+
+    `rnn.save` stores them, so the same columns are read from another table, whatever their order there. Raises
+    UsageError.
+
+    >>> columns = rnn.data.Columns(("temperature", "sky"), ("demand",), {"sky": ("clear", "rain")}, horizon=2)
+    >>> columns.input_names()
+    ['temperature', 'sky = clear', 'sky = rain']
+    >>> columns.output_names()
+    ['demand +1', 'demand +2']
+    """
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    time: str | None = None
+    case: str | None = None
+    calendar: tuple[str, ...] = ()
+    horizon: Count | None = None
+    date_format: str | None = None
+
+    def __post_init__(self) -> None:
+        require_kinds(self)
+        for what in ("inputs", "targets", "calendar"):
+            object.__setattr__(self, what, names(f"Columns: {what}", getattr(self, what)))
+        if not self.inputs or not self.targets:
+            raise UsageError(
+                f"Columns: there must be inputs and targets; got {len(self.inputs)} and {len(self.targets)}"
+            )
+        for what, known in (("categories", (*self.inputs, *self.targets)), ("means", self.inputs)):
+            given = getattr(self, what)
+            if not isinstance(given, Mapping) or not set(given) <= set(known):
+                raise UsageError(f"Columns: {what} must be a mapping from columns, not {shown(given)}")
+        each = {name: names(f"Columns: categories of {name}", of) for name, of in self.categories.items()}
+        object.__setattr__(self, "categories", each)
+        if not all(is_number(mean) for mean in self.means.values()):
+            raise UsageError(f"Columns: means must be numbers, not {shown(self.means)}")
+        for what in ("time", "case", "date_format"):
+            if getattr(self, what) is not None:
+                text(f"Columns: {what}", getattr(self, what))
+        require_calendar("Columns", self.calendar, self.time)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Classes of the target, in the order of the outputs; None for targets that are numbers."""
+        return self.categories.get(self.targets[0])
+
+    def input_names(self) -> list[str]:
+        """Returns a name for each input of the network."""
+        found = []
+        for name in self.inputs:
+            if name in self.categories:
+                found += [f"{name} = {each}" for each in self.categories[name]]
+            else:
+                found += [name, f"{name} is empty"] if name in self.means else [name]
+        return found + [f"{part} of {name}" for name in self.calendar for part in ("sine", "cosine")]
+
+    def output_names(self) -> list[str]:
+        """Returns a name for each output of the network: classes, or targets, in the order of the horizon."""
+        if self.classes is not None:
+            return list(self.classes)
+        if self.horizon is None:
+            return list(self.targets)
+        return [f"{name} +{step}" for step in range(1, self.horizon + 1) for name in self.targets]
+
+    def encoded(self, frame: Frame, times: Array | None) -> tuple[Array, list[str]]:
+        """Returns the inputs (rows, inputs), float32, and notes about cells without a known category."""
+        parts, notes = list[Array](), list[str]()
+        for name in self.inputs:
+            if name in self.categories:
+                parts.append(self._one_hot(frame, name, notes))
+                continue
+            column = numbers_of(frame, name)
+            empty = np.isnan(column)
+            if name in self.means:
+                parts += [np.where(empty, self.means[name], column)[:, None], empty[:, None]]
+            elif empty.any():
+                remedy = ", an empty cell; the training data had none in this column. Fill it in"
+                raise frame.error(int(empty.argmax()), name, remedy)
+            else:
+                parts.append(column[:, None])
+        parts += [] if times is None else [calendar_of(times, name) for name in self.calendar]
+        x = np.concatenate(parts, axis=1)
+        with np.errstate(over="ignore"):
+            found = x.astype(np.float32)
+        over = np.argwhere(np.isinf(found))
+        if len(over):
+            row, column = over[0]
+            name = self.input_names()[column]
+            raise DataError(
+                f"{frame.where}: row {row + 1} of the column {shown(name)} is {x[row, column]:g}, which float32 cannot "
+                "hold; scale the column"
+            )
+        return found, notes
+
+    def _one_hot(self, frame: Frame, name: str, notes: list[str]) -> Array:
+        index = indices_of(frame, name, self.categories[name])
+        unknown = np.flatnonzero(index == UNKNOWN)
+        if len(unknown):
+            which = f"first {shown(str(frame[name][unknown[0]]))} in row {unknown[0] + 1}"
+            notes.append(
+                f"{len(unknown)} cells of the column {shown(name)} have a category that is not in the training data "
+                f"({which}); its inputs are 0"
+            )
+        return index[:, None] == np.arange(len(self.categories[name]))
+
+    def labels(self, frame: Frame) -> Array:
+        """Returns the class index of each row, -1 for an empty cell."""
+        (name,) = self.targets
+        index = indices_of(frame, name, self.categories[name])
+        unknown = np.flatnonzero(index == UNKNOWN)
+        if len(unknown):
+            known = ", ".join(self.categories[name][:FEW])
+            raise frame.error(int(unknown[0]), name, f", which is no class of the training data ({known})")
+        return index
+
+
+def names(what: str, given: Any) -> tuple[str, ...]:
+    """Returns different names as a tuple; a single name may be a string. Raises UsageError."""
+    found = (given,) if isinstance(given, str) else tuple(listed(what, given, "names"))
+    if not all(isinstance(n, str) for n in found) or len(set(found)) < len(found):
+        raise UsageError(f"{what} must be different names, not {shown(list(found))}")
+    return found
+
+
+def require_calendar(who: str, calendar: Iterable[str], time: str | None) -> None:
+    odd = [name for name in calendar if name not in CALENDAR]
+    if odd:
+        raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")
+    if calendar and time is None:
+        raise UsageError(f"{who}: calendar features need the column of the time")
+
+
+# -- cells ---------------------------------------------------------------------------------------
+
+
+def _texts(column: Array) -> list[str]:
+    return [str(value).strip() for value in column]
+
+
+def _is_empty(cell: str) -> bool:
+    return cell.lower() in EMPTY
+
+
+def _as_number(cell: str) -> float | None:
+    """None for a text that is no finite number."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) and "_" not in cell else None  # Python reads 1_000 as a number
+
+
+def _as_date(cell: str, date_format: str | None = None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(cell) if date_format is None else datetime.strptime(cell, date_format)
+    except ValueError:
+        return None
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+
+
+def kind_of(frame: Frame, name: str) -> str:
+    """Returns "numbers" or "categories"; DataError for times, and for texts that seem to be numbers."""
+    column = frame[name]
+    if column.dtype.kind in "iuf":
+        return "numbers"
+    if column.dtype.kind == "b":
+        return "categories"
+    cells = [] if column.dtype.kind in "mM" else [cell for cell in _texts(column) if not _is_empty(cell)]
+    read = [_as_number(cell) is not None for cell in cells]
+    if 2 * sum(read) >= len(cells) and column.dtype.kind not in "mM":
+        return "numbers"
+    if not cells or all(_as_date(cell) is not None for cell in cells):
+        raise DataError(
+            f"{frame.where}: the column {shown(name)} holds times; name it as the time of the rows (--time), or leave "
+            "it out of the inputs (--inputs)"
+        )
+    if 2 * sum(re.search(r"[^\W\d_]", cell) is not None for cell in cells) <= len(cells):
+        row = next(
+            i for i, cell in enumerate(_texts(column)) if not _is_empty(cell) and _as_number(cell) is None
+        )
+        raise frame.error(
+            row,
+            name,
+            ", which is not a number (written 1234.5); correct it, or name the column among the categories",
+        )
+    return "categories"
+
+
+def numbers_of(frame: Frame, name: str) -> Array:
+    """Returns a column as float64, NaN for empty cells. Raises DataError."""
+    column = frame[name]
+    if column.dtype.kind in "mM":
+        kind_of(frame, name)
+    if column.dtype.kind in "iufb":
+        found = column.astype(np.float64)
+    else:
+        cells = _texts(column)
+        numbers = [_as_number(cell) for cell in cells]
+        for row, (cell, value) in enumerate(zip(cells, numbers, strict=True)):
+            if value is None and not _is_empty(cell):
+                remedy = "; all values must be finite numbers, or empty"
+                raise frame.error(row, name, remedy)
+        found = np.array([np.nan if value is None else value for value in numbers])
+    if np.isinf(found).any():
+        raise frame.error(
+            int(np.isinf(found).argmax()), name, "; all values must be finite numbers, or empty"
+        )
+    _require_resolution(frame, name, found)
+    return found
+
+
+def _require_resolution(frame: Frame, name: str, found: Array) -> None:
+    there = ~np.isnan(found)
+    if not there.any():
+        return
+    exact = found[there]
+    if np.abs(exact).max() > 2**53:  # float64 rounds whole numbers
+        exact = np.array([np.longdouble(str(value).strip()) for value in frame[name][there]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        step, deviation = float(np.spacing(np.float32(np.abs(exact).max()))), float(exact.std())
+    if 0 < deviation < 4 * step < np.inf:
+        raise DataError(
+            f"{frame.where}: float32 rounds the values of the column {shown(name)}, from {exact.min():.16g} to "
+            f"{exact.max():.16g}, to multiples of {step:g}; subtract the first value, or leave the column out"
+        )
+
+
+UNKNOWN = -2
+
+
+def indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
+    """Returns the index of each cell's category, -1 for an empty cell, -2 for another category."""
+    index = {_spelled(category): i for i, category in enumerate(categories)}
+    cells = _texts(frame[name])
+    return np.array(
+        [-1 if _is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
+    )
+
+
+def _spelled(cell: str) -> str:
+    """One spelling for 3 and 3.0, which pandas writes for whole numbers in a column with empty cells."""
+    return cell[:-2] if re.fullmatch(r"-?\d+\.0", cell) else cell
+
+
+def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
+    """Returns the categories of a column, numbers in their order, texts alphabetically.
+
+    chosen: True if the user named the column among the categories.
+    """
+    found = {_spelled(cell) for cell in _texts(frame[name]) if not _is_empty(cell)}
+    if len(found) > (MOST if chosen else min(MOST, max(FEW, len(frame) // 4))) or not found:
+        remedy = (
+            f"the most is {MOST}" if chosen else "name the inputs without it, or name it among the categories"
+        )
+        raise DataError(
+            f"{frame.where}: the column {shown(name)} has {len(found):,} different texts in {len(frame):,} rows; "
+            f"{remedy}"
+        )
+    numbers = {cell: _as_number(cell) for cell in found}
+    if all(value is not None for value in numbers.values()):
+        return tuple(sorted(found, key=lambda cell: (numbers[cell], cell)))
+    return tuple(sorted(found))
+
+
+# -- times ---------------------------------------------------------------------------------------
+
+
+def times_of(frame: Frame, name: str, date_format: str | None) -> Array:
+    """Returns the times of a column, datetime64[us] or float64. Raises DataError."""
+    column = frame[name]
+    if column.dtype.kind == "M":
+        found: Array = column.astype("M8[us]")
+    elif column.dtype.kind in "iuf":
+        found = column.astype(np.float64)
+    else:
+        cells = _texts(column)
+        numbers = [_as_number(cell) for cell in cells]
+        dates = date_format is not None or all(re.fullmatch(r"\d{8}", cell) for cell in cells)
+        if not dates and all(value is not None for value in numbers):
+            found = np.array(numbers, np.float64)
+        else:
+            read = [_as_date(cell, date_format) for cell in cells]
+            odd = next((row for row, value in enumerate(read) if value is None), None)
+            if odd is not None:
+                form = (
+                    "a time in the form 2024-12-31 or 2024-12-31 18:00"
+                    if date_format is None
+                    else date_format
+                )
+                remedy = "; for others give the date format, e.g. %d.%m.%Y" if date_format is None else ""
+                raise frame.error(odd, name, f", but must be {form}{remedy}")
+            found = np.array(read, "M8[us]")
+    missing = np.isnat(found) if found.dtype.kind == "M" else np.isnan(found)
+    if missing.any():
+        raise frame.error(int(missing.argmax()), name, ", but each row must have a time")
+    return found
+
+
+def calendar_of(times: Array, name: str) -> Array:
+    """Returns sine and cosine of a feature, (rows, 2). Raises DataError."""
+    if times.dtype.kind != "M":
+        raise DataError(f"calendar features ({name}) need dates; the times of this table are numbers")
+    angle = 2 * np.pi * CALENDAR[name](times)
+    return np.stack([np.sin(angle), np.cos(angle)], axis=1)
+
+
+def step_between(times: Array) -> tuple[str, int | float] | None:
+    """Returns (unit, count) of the equal gaps between times in order; None if they differ.
+
+    Units: "us", "M" (the same day of each month, or the last), or "" for numbers.
+    """
+    gaps = np.diff(times)
+    if not len(gaps):
+        return None
+    if times.dtype.kind != "M":
+        return ("", float(gaps[0])) if np.allclose(gaps, gaps[0], rtol=1e-6) else None
+    if (gaps == gaps[0]).all():
+        return "us", int(gaps[0].astype(np.int64))
+    for shift in (0, 1):  # days: month ends are the day before first days
+        moved = times + np.timedelta64(shift, "D")
+        months = moved.astype("M8[M]")
+        counts = np.diff(months).astype(np.int64)
+        if (moved - months == moved[0] - months[0]).all() and (counts == counts[0]).all():
+            return "M", int(counts[0])
+    return None
+
+
+def times_after(times: Array, count: int) -> Array | None:
+    """Returns the next times after equally spaced ones, in order; None if the gaps differ."""
+    found = step_between(times)
+    if found is None:
+        return None
+    unit, step = found
+    steps = np.arange(1, count + 1) * step
+    if unit != "M":
+        return times[-1] + (steps if unit == "" else steps.astype("m8[us]"))
+    months = times.astype("M8[M]")
+    shift = np.timedelta64(int((times - months != times[0] - months[0]).any()), "D")
+    months = (times[-1:] + shift).astype("M8[M]")
+    after: Array = (months + steps.astype("m8[M]")).astype("M8[us]") + (times[-1] + shift - months) - shift
+    return after
+
+
+def written(times: Array, date_format: str | None = None) -> list[str]:
+    """Returns times as texts; dates without a time of day if all are midnight."""
+    if times.dtype.kind != "M":
+        return [f"{value:.15g}" for value in times.tolist()]
+    dates: list[datetime] = times.tolist()
+    if date_format is not None:
+        return [date.strftime(date_format) for date in dates]
+    whole = all((date.hour, date.minute, date.second, date.microsecond) == (0, 0, 0, 0) for date in dates)
+    return [date.date().isoformat() if whole else date.isoformat(" ") for date in dates]

@@ -1,0 +1,468 @@
+"""Tables: sequences whose time steps are the rows of a table, with dates, categories and empty cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet.system.memory import require_memory
+from graphnet.system.process import cached_property
+from graphnet_rnn.data.columns import (
+    Columns,
+    Frame,
+    categories_of,
+    kind_of,
+    names,
+    numbers_of,
+    require_calendar,
+    times_after,
+    times_of,
+    written,
+)
+from graphnet_rnn.data.sequences import Sequences
+from graphnet_rnn.data.table_files import TABLES, is_table
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import Count, require_kinds, shown, whole_number
+
+__all__ = ["Choice", "Table"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The arrays or columns of a file to read as inputs, targets, weights and lengths.
+
+    inputs: names of arrays or columns; by default all columns without another role ("x" of arrays).
+    targets: names of arrays or columns.
+    weights: name of the array or column of weights; default None, all equal.
+    lengths: name of the array of lengths; by default "lengths", if the file has it.
+    case: column with the case (sequence) of each row; default None, one case.
+    whole: True if each case has one target, in its last row (tables only); default False.
+    cases_first: True if arrays are (cases, time, ...), not (time, cases, ...); default False.
+    pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
+    time: column with the time of each row, by which rows are sorted: dates or numbers; default None, rows are in order.
+    calendar: features of the time to add to the inputs, of "hour", "weekday", "day" and "month".
+    categories: columns of numbers that are categories; columns of texts always are.
+    horizon: number of following rows to predict; default None, targets are in the same row as inputs. With a horizon,
+    targets are inputs, too.
+    date_format: format of dates in texts, as in datetime.strptime; default None, ISO 8601.
+
+    Names may be a tuple, or a string for one name. Raises UsageError.
+
+    >>> choice = rnn.data.Choice(inputs=("temperature", "hour"), targets="demand", case="city")
+    >>> choice.targets
+    ('demand',)
+    """
+
+    inputs: tuple[str, ...] | str = ()
+    targets: tuple[str, ...] | str = ()
+    weights: str | None = None
+    lengths: str | None = None
+    case: str | None = None
+    whole: bool = False
+    cases_first: bool = False
+    pieces: Count | None = None
+    time: str | None = None
+    calendar: tuple[str, ...] | str = ()
+    categories: tuple[str, ...] | str = ()
+    horizon: Count | None = None
+    date_format: str | None = None
+
+    def __post_init__(self) -> None:
+        require_kinds(self)
+        for what in ("inputs", "targets", "calendar", "categories"):
+            object.__setattr__(self, what, names(f"Choice: {what}", getattr(self, what)))
+        require_calendar("Choice", self.calendar, self.time)
+
+
+class Table:
+    """Sequences from a table, with the times and cases of its rows.
+
+    source: path of a .csv or .parquet file, a pandas DataFrame, or a mapping from names to columns.
+    choice: columns to read, an rnn.data.Choice with targets.
+    columns: Columns of a trained network, to encode new data in the same way; default None, determined from this table.
+
+    Columns of texts are categories, one-hot encoded. Empty cells of input columns are replaced by the mean of the
+    column, and marked by an additional input. Targets in empty cells have weight 0. Attributes: `columns` (Columns, set
+    it as `net.columns`), `inputs` (time, cases, inputs), `lengths` (None if all are equal), and `notes`, sentences
+    about irregular data. Raises DataError, UsageError.
+
+    >>> rows = {"day": ["2024-05-01", "2024-05-02", "2024-05-03"], "sky": ["sun", "rain", "sun"], "sold": [9, 4, 7]}
+    >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", time="day", horizon=1))
+    >>> table.columns.input_names()
+    ['sky = rain', 'sky = sun', 'sold']
+    >>> table.sequences.targets.ravel().tolist(), table.sequences.weights.ravel().tolist()
+    ([4.0, 7.0, 0.0], [1.0, 1.0, 0.0])
+    >>> table.predictions(np.full((3, 1, 1), 6.5), "squared")
+    {'day': ['2024-05-04'], 'step': [1], 'sold': [6.5]}
+    """
+
+    def __init__(self, source: Any, choice: Choice, columns: Columns | None = None) -> None:
+        self._frame, self._choice = frame_of(source), choice
+        self.where = self._frame.where
+        if choice.cases_first or choice.lengths is not None:
+            raise UsageError(
+                f"{self.where}: cases_first and lengths apply only to arrays; each row of a table is a time "
+                "step. Leave them out"
+            )
+        self.columns = fitted(self._frame, choice) if columns is None else columns
+        frame, time = self._frame, choice.time or self.columns.time
+        self._case = choice.case or self.columns.case
+        self._times = None if time is None else times_of(frame, time, self.columns.date_format)
+        width = len(self.columns.input_names())
+        require_memory(12 * len(frame) * width, f"the inputs of {frame.where}", "choose fewer columns")
+        x, self.notes = self.columns.encoded(frame, self._times)
+        self._groups = self._rows_of_cases(time)
+        segments, self._series = self._segments()
+        lengths = np.array([len(rows) for rows in segments])
+        index = np.zeros((lengths.max(), len(segments)), np.int64)
+        for n, rows in enumerate(segments):  # padded with the first row
+            index[:, n] = rows[0]
+            index[: len(rows), n] = rows
+        self._index = index
+        self.lengths: Array | None = None if (lengths == len(index)).all() else lengths
+        self.inputs: Array = x[index]
+
+    # -- rows and cases ----------------------------------------------------------------------------
+
+    def _rows_of_cases(self, time: str | None) -> list[Array]:
+        """Returns the rows of each case in the order of time."""
+        frame, times = self._frame, self._times
+        if self._case is None:
+            groups = [np.arange(len(frame))]
+        else:
+            names_of_cases = [str(value).strip() for value in frame[self._case]]
+            without = [row for row, name in enumerate(names_of_cases) if name.lower() in NO_CASE]
+            if without:
+                raise DataError(
+                    f"{frame.where}: row {without[0] + 1} has no value in the column {shown(self._case)}, which must "
+                    "name the case of each row; fill it in, or delete the row"
+                )
+            _, first, number = np.unique(names_of_cases, return_index=True, return_inverse=True)
+            groups = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+            groups = [groups[i] for i in np.argsort(first)]
+        if times is None or time is None:
+            return groups
+        found = [rows[np.argsort(times[rows], kind="stable")] for rows in groups]
+        if any((a != b).any() for a, b in zip(found, groups, strict=True)):
+            self.notes.append(f"rows are sorted by the column {shown(time)}")
+        self._check_gaps(found, times, time)
+        return found
+
+    def _check_gaps(self, groups: list[Array], times: Array, time: str) -> None:
+        """Raises DataError for equal times in a case; adds a note if gaps differ."""
+        for rows in groups:
+            same = np.flatnonzero(times[rows][1:] == times[rows][:-1])
+            if len(same):
+                one, other = sorted(rows[same[0] : same[0] + 2] + 1)
+                remedy = "; name the column of the cases" if self._case is None else " and the same case"
+                raise DataError(
+                    f"{self.where}: rows {one} and {other} have the same time in the column {shown(time)}{remedy}"
+                )
+        uneven = next(
+            (rows for rows in groups if len(rows) > 2 and times_after(times[rows], 1) is None), None
+        )
+        if uneven is not None:
+            gaps = np.diff(times[uneven])
+            row = uneven[gaps.argmax() + 1] + 1
+            self.notes.append(
+                f"gaps in the column {shown(time)} differ, from {_span(gaps.min())} to {_span(gaps.max())} (before row "
+                f"{row}); each row counts as one time step"
+            )
+
+    def _segments(self) -> tuple[list[Array], Array | None]:
+        """Returns the rows of each segment, and the case that it belongs to."""
+        time, groups = self._choice.pieces, self._groups
+        if time is None:
+            return groups, None
+        if self._choice.whole:
+            raise UsageError(
+                f"{self.where}: cases with one target for the whole case cannot be cut into segments"
+            )
+        counts = [-(-len(rows) // time) for rows in groups]  # the last piece of a case may be shorter
+        pairs = zip(groups, counts, strict=True)
+        pieces = [rows[i * time : (i + 1) * time] for rows, n in pairs for i in range(n)]
+        return pieces, np.repeat(np.arange(len(groups)), counts)
+
+    def _ends(self) -> Array:
+        """Returns the last time step of each segment."""
+        return (np.full(self._index.shape[1], len(self._index)) if self.lengths is None else self.lengths) - 1
+
+    # -- targets -----------------------------------------------------------------------------------
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """Inputs, targets and weights, as rnn.Arrays takes them."""
+        t, w = self._ahead(self._targets()), self._weights()
+        there = t >= 0 if t.dtype.kind == "i" else ~np.isnan(t)
+        if not there.any():
+            raise DataError(f"{self.where}: all targets are empty")
+        t = np.where(there, t, 0)
+        w = there * (1.0 if w is None else w.reshape(-1, *[1] * (t.ndim - 1)))
+        if w.ndim == 2 and (w == w[:, :1]).all():
+            w = w[:, 0]
+        if self._choice.whole:
+            last = self._index[self._ends(), np.arange(self._index.shape[1])]
+            t, w = t[last], w[last]
+        else:
+            t, w = t[self._index], w[self._index]
+            if w.ndim == 2 and (w == w[0]).all():
+                w = w[0]
+        return Sequences(self.inputs, t, self.lengths, None if (w == 1).all() else w, series=self._series)
+
+    def _targets(self) -> Array:
+        """Returns the targets of each row: class indices (rows,), -1 if empty, or numbers (rows, targets)."""
+        columns, frame = self.columns, self._frame
+        if columns.classes is not None:
+            return columns.labels(frame)
+        return np.stack([numbers_of(frame, name) for name in columns.targets], axis=1)
+
+    def _ahead(self, t: Array) -> Array:
+        """Returns the targets of the following rows of each row; NaN or -1 after the end of a case."""
+        horizon = self.columns.horizon
+        if horizon is None:
+            return t
+        parts = []
+        for step in range(1, horizon + 1):
+            part = np.full_like(t, -1 if t.dtype.kind == "i" else np.nan)
+            for rows in self._groups:
+                part[rows[:-step]] = t[rows[step:]]
+            parts.append(part)
+        return parts[0] if t.ndim == 1 else np.concatenate(parts, axis=1)
+
+    def naive(self, season: int = 1) -> Array:
+        """ŷ_{t+h} = y_{t+h-km}, k = ⌈h/m⌉: the naive forecast of each target, (time, cases, outputs); NaN without one
+
+        season: m, in rows; default 1, the last value. Needs a horizon. Source: Hyndman & Athanasopoulos 2021, 5.2.
+        """
+        season, y = whole_number("Table: season", season), self._targets()
+        if self.columns.horizon is None or y.ndim == 1:
+            raise UsageError("Table: naive forecasts need a horizon, and targets that are numbers")
+        parts = []
+        for step in range(1, self.columns.horizon + 1):
+            back = -(-step // season) * season - step  # rows before the current one
+            part = np.full_like(y, np.nan)
+            for rows in self._groups:
+                part[rows[back:]] = y[rows[: len(rows) - back]]
+            parts.append(part)
+        return np.concatenate(parts, axis=1)[self._index]
+
+    def naive_error(self, season: int = 1) -> Array:
+        """mean of |y_t - y_{t-m}|: the scale of the mean absolute scaled error (MASE), (outputs,)
+
+        season: m, in rows; default 1. Source: Hyndman & Koehler 2006.
+        """
+        season, y = whole_number("Table: season", season), self._targets()
+        gaps = [np.abs(y[rows[season:]] - y[rows[:-season]]) for rows in self._groups]
+        each = np.concatenate(gaps)
+        if not (~np.isnan(each)).any(axis=0).all():
+            raise DataError(f"{self.where}: no two values are {season} rows apart; use a smaller season")
+        return np.tile(np.nanmean(each, axis=0), self.columns.horizon or 1)
+
+    def _weights(self) -> Array | None:
+        name, frame = self._choice.weights, self._frame
+        if name is None:
+            return None
+        w = numbers_of(frame, name)
+        if np.isnan(w).any():
+            raise frame.error(int(np.isnan(w).argmax()), name, "; each row must have a weight")
+        for n, rows in enumerate(self._groups):
+            if self._choice.whole and (w[rows] != w[rows[0]]).any():
+                raise DataError(
+                    f"{frame.where}: the rows of case {n + 1} have different weights; with one target for each case, "
+                    "they must be equal"
+                )
+        return w
+
+    # -- predictions -------------------------------------------------------------------------------
+
+    def predictions(self, outputs: Any, loss: str) -> dict[str, list[Any]]:
+        """Returns the predictions as columns, with the cases and times of the table.
+
+        outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0].
+        loss: of the network, net.loss.
+
+        A row for each row of the table, in the same order; for each case, if the outputs are of whole cases. With a
+        horizon: for each case, the rows after its end. Columns have the names of the targets. For classes, the column
+        of the target has the most probable one, and `target=class` the probability of each class. Works with
+        pandas.DataFrame(...).
+        """
+        o = np.asarray(outputs)
+        if self.columns.horizon is not None:
+            return self._following(o, loss)
+        by_case = o.ndim == 2
+        if by_case:
+            rows, values = np.array([group[0] for group in self._groups]), o
+        else:
+            rows, values = np.arange(len(self._frame)), np.empty((len(self._frame), o.shape[-1]), o.dtype)
+            for n, end in enumerate(self._ends()):
+                values[self._index[: end + 1, n]] = o[: end + 1, n]
+        found: dict[str, list[Any]] = {}
+        if self._case is not None:
+            found[self._case] = self._frame[self._case][rows].tolist()
+        time = self._choice.time or self.columns.time
+        if time is not None and not by_case:
+            found[time] = self._cells(time, rows)
+        if not found:
+            found["case" if by_case else "row"] = list(range(1, len(rows) + 1))
+        return found | self._named(values, loss)
+
+    def _cells(self, time: str, rows: Array) -> list[Any]:
+        column = self._frame[time][rows]
+        return written(column.astype("M8[us]")) if column.dtype.kind == "M" else column.tolist()
+
+    def _following(self, o: Array, loss: str) -> dict[str, list[Any]]:
+        """Forecasts of each case, from its last row."""
+        assert self.columns.horizon is not None
+        horizon, columns, ends = self.columns.horizon, self.columns, self._ends()
+        of = np.arange(len(self._groups)) if self._series is None else self._series
+        last = [
+            int(np.flatnonzero(of == n)[-1]) for n in range(len(self._groups))
+        ]  # last segment of each case
+        values = o[ends[last], last].reshape(len(last) * horizon, -1)
+        found: dict[str, list[Any]] = {}
+        if self._case is not None:
+            cases = [self._frame[self._case][rows[0]] for rows in self._groups]
+            found[self._case] = np.repeat(np.array(cases, dtype=object), horizon).tolist()
+        if self._times is not None and (time := self._choice.time or columns.time) is not None:
+            after = [times_after(self._times[rows], horizon) for rows in self._groups]
+            known = [each for each in after if each is not None]
+            if len(known) == len(after):
+                found[time] = written(np.concatenate(known), columns.date_format)
+        found["step"] = list(range(1, horizon + 1)) * len(last)
+        return found | self._named(values, loss)
+
+    def _named(self, values: Array, loss: str) -> dict[str, list[Any]]:
+        """values: outputs of rows, (rows, outputs)."""
+        targets, classes = self.columns.targets, self.columns.classes
+        if loss == "softmax":
+            shifted = np.exp(values - values.max(axis=1, keepdims=True))
+            shares = shifted / shifted.sum(axis=1, keepdims=True)
+            spelled = classes or tuple(map(str, range(values.shape[1])))
+            best = [spelled[i] for i in values.argmax(axis=1)]
+            each = {f"{targets[0]}={name}": shares[:, i].tolist() for i, name in enumerate(spelled)}
+            return {targets[0]: best, **each}
+        if loss == "sigmoid":
+            values = (1 + np.tanh(values / 2)) / 2
+        return {name: values[:, i].tolist() for i, name in enumerate(targets)}
+
+
+#: Cells without the name of a case.
+NO_CASE = ("", "nan", "none", "nat", "<na>")
+
+
+def frame_of(source: Any) -> Frame:
+    """Reads a table. Raises DataError, UsageError."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not is_table(path):
+            raise UsageError(f"{path}: a table must end in {', '.join(TABLES)}")
+        return Frame(path, TABLES[path.suffix.lower()](path))
+    if not isinstance(source, Mapping) and not hasattr(source, "columns"):
+        raise UsageError(
+            f"Table: source must be a path, a pandas DataFrame, or a mapping from names to columns, not {shown(source)}"
+        )
+    heads = list(source) if isinstance(source, Mapping) else list(source.columns)
+    columns = {str(name): _column(source[name]) for name in heads}
+    if len({len(column) for column in columns.values()}) != 1 or len(columns) < len(heads):
+        raise DataError(
+            "Table: the columns must have different names and the same number of rows, at least one"
+        )
+    found = Frame("the table", columns)
+    if not len(found):
+        raise DataError("Table: there are no rows")
+    return found
+
+
+def _column(given: Any) -> Array:
+    found = np.asarray(given)
+    if found.ndim != 1:
+        raise DataError(f"Table: each column must have one axis; got {list(found.shape)}")
+    return found.astype(object) if found.dtype.kind not in "biufmM" else found
+
+
+def fitted(frame: Frame, choice: Choice) -> Columns:
+    """Determines Columns from the training table."""
+    inputs, targets = _roles(frame, choice)
+    for name in (*inputs, *targets, *choice.categories):
+        _ = frame[name]
+    strange = set(choice.categories) - {*inputs, *targets}
+    if strange:
+        raise UsageError(
+            f"{frame.where}: the category {shown(sorted(strange)[0])} is not among inputs and targets"
+        )
+    chosen = set(choice.categories)
+    of = {name for name in (*inputs, *targets) if name in chosen or kind_of(frame, name) == "categories"}
+    classes = [name for name in targets if name in of]
+    if classes and (len(targets) > 1 or (choice.horizon or 1) > 1):
+        what = "several targets" if len(targets) > 1 else "a horizon of more than one row"
+        raise UsageError(
+            f"{frame.where}: the target {shown(classes[0])} is a column of categories, which cannot be predicted with "
+            f"{what}; choose one target of categories, and at most horizon 1"
+        )
+    means = {}
+    for name in inputs:
+        if name not in of and np.isnan(column := numbers_of(frame, name)).any():
+            there = column[~np.isnan(column)]
+            if not there.size:
+                raise DataError(
+                    f"{frame.where}: the column {shown(name)} is empty; leave it out of the inputs"
+                )
+            means[name] = float(f"{there.mean():.9g}")
+    return Columns(
+        inputs,
+        targets,
+        {
+            name: categories_of(frame, name, name in {*chosen, *targets})
+            for name in (*inputs, *targets)
+            if name in of
+        },
+        means,
+        choice.time,
+        choice.case,
+        choice.calendar,  # type: ignore[arg-type]
+        choice.horizon,
+        choice.date_format,
+    )
+
+
+def _roles(frame: Frame, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the input and target columns. Raises UsageError for a column with two roles."""
+    inputs, targets = tuple(choice.inputs), tuple(choice.targets)
+    if not targets:
+        raise UsageError(f"{frame.where}: name the target columns; the columns are {frame.names()}")
+    roles: dict[str, str] = {}
+    for role, each in (
+        ("among the inputs", inputs),
+        ("among the targets", targets),
+        ("the weights", (choice.weights,)),
+        ("the cases", (choice.case,)),
+        ("the times", (choice.time,)),
+    ):
+        for name in filter(None, each):
+            if name in roles and not (choice.horizon is not None and name in inputs and name in targets):
+                raise UsageError(
+                    f"{frame.where}: {shown(name)} is {roles[name]} and {role}; a column can have only one role"
+                )
+            roles[name] = role
+    if not inputs:
+        apart = {
+            name for name, role in roles.items() if choice.horizon is None or role != "among the targets"
+        }
+        inputs = tuple(name for name in frame.columns if name not in apart)
+    if not inputs:
+        raise DataError(
+            f"{frame.where}: no column is left for the inputs; the columns are {frame.names()} (to predict the next "
+            "rows of the target, give a horizon)"
+        )
+    return inputs, targets
+
+
+def _span(gap: Any) -> str:
+    if isinstance(gap, np.timedelta64):
+        return str(gap.astype("m8[us]").item())
+    return f"{gap:g}"
