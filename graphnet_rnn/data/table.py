@@ -98,7 +98,7 @@ class Table:
     >>> table.sequences.targets.ravel().tolist(), table.sequences.weights.ravel().tolist()
     ([4.0, 7.0, 0.0], [1.0, 1.0, 0.0])
     >>> table.predictions(np.full((3, 1, 1), 6.5), "squared")
-    {'day': ['2024-05-04'], 'step': [1], 'sold': [6.5]}
+    {'day': ['2024-05-04'], 'step': [1], 'predicted_sold': [6.5]}
     """
 
     def __init__(self, source: Any, choice: Choice, columns: Columns | None = None) -> None:
@@ -287,9 +287,9 @@ class Table:
         loss: of the network, net.loss.
 
         A row for each row of the table, in the same order; for each case, if the outputs are of whole cases. With a
-        horizon: for each case, the rows after its end. Columns have the names of the targets. For classes, the column
-        of the target has the most probable one, and `target=class` the probability of each class. Works with
-        pandas.DataFrame(...).
+        horizon: for each case, the rows after its end. Columns: case and time as in the table, and `predicted_TARGET`.
+        For classes, this is the most probable one, and `probability_CLASS` follows for each class. pandas.DataFrame
+        accepts the result.
         """
         o = np.asarray(outputs)
         if self.columns.horizon is not None:
@@ -344,11 +344,11 @@ class Table:
             shares = shifted / shifted.sum(axis=1, keepdims=True)
             spelled = classes or tuple(map(str, range(values.shape[1])))
             best = [spelled[i] for i in values.argmax(axis=1)]
-            each = {f"{targets[0]}={name}": shares[:, i].tolist() for i, name in enumerate(spelled)}
-            return {targets[0]: best, **each}
+            each = {f"probability_{name}": _short(shares[:, i]) for i, name in enumerate(spelled)}
+            return {f"predicted_{targets[0]}": best, **each}
         if loss == "sigmoid":
             values = (1 + np.tanh(values / 2)) / 2
-        return {name: values[:, i].tolist() for i, name in enumerate(targets)}
+        return {f"predicted_{name}": _short(values[:, i]) for i, name in enumerate(targets)}
 
 
 #: Cells without the name of a case.
@@ -460,6 +460,11 @@ def _roles(frame: Frame, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ..
             "rows of the target, give a horizon)"
         )
     return inputs, targets
+
+
+def _short(values: Array) -> list[float]:
+    """Plain numbers with the digits of their type."""
+    return [float(str(value)) for value in values]
 
 
 def _span(gap: Any) -> str:

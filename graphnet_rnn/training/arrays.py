@@ -34,6 +34,7 @@ from graphnet_rnn.training.cases import (
     weighed,
     weight_of,
 )
+from graphnet_rnn.training.scores import confusion_of, errors_of, f1_of
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Arrays"]
@@ -284,7 +285,8 @@ class Arrays(BatchesOfCases):
         return float(mean)
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
-        """Metrics of the validation data, weighted: "accuracy" of classes and bits, "absolute_error" of numbers.
+        """Metrics of the validation data, weighted: "accuracy" of classes and bits, "f1" of classes (macro average),
+        "mae" and "rmse" of numbers (mean absolute error, root mean squared error).
 
         With the loss "ctc": "label_error_rate" of the most probable alignments.
         """
@@ -292,7 +294,27 @@ class Arrays(BatchesOfCases):
             return {}
         if self._labels is not None:
             return {"label_error_rate": self._label_error_rate}
-        return self._measured([MEASURES[self.model.loss]] if self.model.loss in MEASURES else [])
+        found = self._measured([MEASURES[self.model.loss]] if self.model.loss in MEASURES else [])
+        more: dict[str, dict[str, Callable[[], float]]] = {
+            "softmax": {"f1": self._f1},
+            "squared": {"rmse": self._rmse},
+        }
+        return found | more.get(self.model.loss, {})
+
+    def _predicted(self) -> tuple[Array, Array, Array]:
+        """Returns outputs, targets and weights of the scored validation targets."""
+        assert self._valid is not None
+        outputs, _ = self._runner(self._valid.inputs, lengths=self._valid.lengths)
+        first = self.unscored if judged_by_step(self.model) else 0
+        return outputs[first:], self._valid.targets[first:], shares(self._valid, self.unscored)
+
+    def _f1(self) -> float:
+        outputs, t, w = self._predicted()
+        return f1_of(confusion_of(t, outputs.argmax(axis=-1), w, self.model.outputs))
+
+    def _rmse(self) -> float:
+        outputs, t, w = self._predicted()
+        return errors_of(outputs, t, w if self._kind == "values" else w[..., None])[1]
 
     def _label_error_rate(self) -> float:
         assert self._valid is not None

@@ -171,7 +171,7 @@ def seed_of(model: Model) -> int:
 # -- what is measured --------------------------------------------------------------------------
 
 #: Loss -> metrics of each target.
-MEASURES: dict[str, str] = {"softmax": "accuracy", "sigmoid": "accuracy", "squared": "absolute_error"}
+MEASURES: dict[str, str] = {"softmax": "accuracy", "sigmoid": "accuracy", "squared": "mae"}
 
 
 def measures(u: Unrolled, of_values: bool = False) -> dict[str, Node]:

@@ -55,7 +55,7 @@ class GraphCases(BatchesOfCases):
     gradient_batches, curvature_batches: as in Arrays.
     clip_values, l2, threads, memory, backend: see Objective.
 
-    Metrics of an Unrolled: "accuracy" of classes and bits, "absolute_error" of numbers, averaged over the steps of a
+    Metrics of an Unrolled: "accuracy" of classes and bits, "mae" of numbers, averaged over the steps of a
     case, and "exact", the fraction of cases with the right class at every step.
     History rows have the unit of the losses. Raises UsageError, DataError.
 

@@ -47,9 +47,12 @@ class ProgressBar(Listener):
         problem = trainer.problem
         trained, validated = (row[name] for name in problem.row_names)
         valid = "" if validated is None else f", validation {validated:.3f}"
+        metrics = "".join(
+            f", {name} {value:.4g}" for name, value in row.get("metrics", {}).items() if value is not None
+        )
         mark = "  (best so far)" if row["best"] else ""
         line = f"epoch {row['epoch']:>3.4g}: train {trained:.3f}{valid} {problem.unit_name}".rstrip()
-        print(line + mark, flush=True)
+        print(line + metrics + mark, flush=True)
 
     def ended(self, trainer: Trainer, outcome: Outcome) -> None:
         self._close()

@@ -48,7 +48,8 @@ def scores_of(network: Network, given: Sequences) -> Scores:
         loss = (VALUE_LOSSES if kind == "values" else LOSSES)[network.loss](*own)
     losses = gn.compile([loss], list(nodes))(outputs, t)[0]
     w = np.broadcast_to(weights, losses.shape).astype(np.float64)
-    mean = float((losses * w).sum() / w.sum())
+    # As in training: a target whose values have weights of their own has the mean of these.
+    mean = float((losses * w).sum() / w.sum()) * (t.shape[-1] if kind == "values" else 1)
     if network.loss == "softmax":
         confusion = confusion_of(t, outputs.argmax(axis=-1), w, network.outputs)
         return Scores(mean, float(np.trace(confusion) / confusion.sum()), confusion, outputs=outputs)

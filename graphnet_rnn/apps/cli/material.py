@@ -46,6 +46,7 @@ __all__ = [
     "fitting_loss",
     "load_corpus",
     "material_of",
+    "names_of",
     "table_for",
 ]
 
@@ -96,18 +97,19 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def names_of(option: str, given: str | None) -> tuple[str, ...]:
+    """Names of an option, a,b."""
+    found = tuple(name.strip() for name in (given or "").split(",")) if given is not None else ()
+    if not all(found) or len(set(found)) < len(found):
+        raise UsageError(f"--{option} must be different names, a,b, not {in_brief(given)}")
+    return found
+
+
 def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
     """Choice of these options. whole: True if a case has one target."""
-
-    def names(option: str, given: str | None) -> tuple[str, ...]:
-        found = tuple(name.strip() for name in (given or "").split(",")) if given is not None else ()
-        if not all(found) or len(set(found)) < len(found):
-            raise UsageError(f"--{option} must be different names, a,b, not {in_brief(given)}")
-        return found
-
     return Choice(
-        names("inputs", options.inputs),
-        names("target", options.target),
+        names_of("inputs", options.inputs),
+        names_of("target", options.target),
         options.weights,
         options.lengths,
         options.case,
@@ -115,8 +117,8 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
         options.cases_first,
         options.pieces,
         options.time_column,
-        names("calendar", options.calendar),
-        names("categories", options.categories),
+        names_of("calendar", options.calendar),
+        names_of("categories", options.categories),
         options.horizon,
         options.date_format,
     )

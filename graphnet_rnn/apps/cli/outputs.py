@@ -35,7 +35,7 @@ OURS = {
     ".ansi": (b"\x1b[",),
     ".md": (b"\xc2\xb1 error",),
     ".tex": (b"\\begin{tabular}",),
-    ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr"),
+    ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr", b"predicted_"),
 }
 #: Mark of our model files, which are never overwritten by other outputs.
 MODEL = b'"graphnet":"{'

@@ -72,6 +72,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         content = _table(found, len(x), lengths, network.pool is None)
     write_atomically(options.out, content)
+    if table is not None and (horizon := table.columns.horizon) is not None:
+        print(f"wrote {options.out}: forecasts of the next {horizon:,} rows of each case")
+        return 0
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
     print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases of {steps:,} steps")
     return 0

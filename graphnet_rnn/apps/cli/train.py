@@ -20,7 +20,7 @@ from graphnet.errors import GraphnetError
 from graphnet.system.text import on_one_line, shown_on
 from graphnet_rnn.apps.cli.answers import brief, command_line
 from graphnet_rnn.apps.cli.console import Console
-from graphnet_rnn.apps.cli.material import add_choices, chosen, material_of
+from graphnet_rnn.apps.cli.material import add_choices, chosen, material_of, names_of
 from graphnet_rnn.apps.cli.models import network_to_begin_with, new_layers, new_network
 from graphnet_rnn.apps.cli.options import Parser, add_settings, free_settings, given_settings
 from graphnet_rnn.apps.cli.specs import (
@@ -36,6 +36,7 @@ from graphnet_rnn.apps.cli.specs import (
     slug,
 )
 from graphnet_rnn.cell.cell import classes_of
+from graphnet_rnn.data.table_files import is_table
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network
 from graphnet_rnn.installed import is_file
@@ -90,6 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="stop after N epochs without a new best validation cost (default: when the cost falls too slowly)",
+    )
+    add(
+        "--metrics",
+        metavar="NAMES",
+        help="metrics of the validation data after each epoch: accuracy, f1, mae, rmse, ... (a,b)",
     )
     add("--seed", type=int, default=0, help="random seed of weights, dropout and samples")
     add(
@@ -245,8 +251,12 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
         if isinstance(trainer.problem, TextProblem):
             lines.append(f"try: {command_line()} sample {model} --length 500{own}")
         elif is_file(settings.data):
-            how = f"{shlex.quote(settings.data)}{chosen(settings)}{own}"
-            lines.append(f"try: {command_line()} predict {model} {how} --out new.npz")
+            how, new = f"{chosen(settings)}{own}", "new.npz"
+            if is_table(settings.data):  # the model knows the columns
+                how, new = own, "new.csv"
+            lines.append(
+                f"try: {command_line()} predict {model} {shlex.quote(settings.data)}{how} --out {new}"
+            )
     if not options.quiet:
         if not interrupted and (tested := _tested(trainer)):
             print(tested)
@@ -394,6 +404,7 @@ def make_trainer(
         notes={"arguments": notes},
         listeners=[console],
         parallel=ranks,
+        metrics=names_of("metrics", options.metrics),
         start="" if begun is None or options.start is None else digest_of(begun.theta),
     )
 

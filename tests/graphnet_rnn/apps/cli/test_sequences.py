@@ -137,7 +137,7 @@ def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found) == lengths.sum()
     steps = np.concatenate([np.arange(n) for n in lengths])
     assert [float(row["who"]) for row in found] == who.tolist()
-    predicted = [float(row["y"]) for row in found]
+    predicted = [float(row["predicted_y"]) for row in found]
     np.testing.assert_allclose(predicted, outputs[steps, who, 0], rtol=1e-6)
 
 
@@ -162,7 +162,7 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
     assert f"{loss:.4f} standardized squared error" in capsys.readouterr().out
     predict = ["predict", MODEL, "more.csv", "--case", "who", "--out", "p.csv"]
     assert main(predict) == 0
-    found = [[float(row["y"]), float(row["z"])] for row in table("p.csv")]
+    found = [[float(row["predicted_y"]), float(row["predicted_z"])] for row in table("p.csv")]
     np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
     assert main([*predict, "--inputs", "a,noise"]) == 2
     assert (
