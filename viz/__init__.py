@@ -78,6 +78,7 @@ __all__ = [
     "explore",
     "filmstrip",
     "flight_recorder",
+    "forecast",
     "generation",
     "gradient_by_distance",
     "gradients",

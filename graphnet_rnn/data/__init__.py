@@ -7,6 +7,7 @@ batches  contiguous lanes of a sequence, cut into segments; bucketing by length
 sequences  padded sequences of different lengths
 scaling  standardized inputs and outputs
 table_files  CSV and Parquet files, as columns by name
+choice  the arrays or columns of a file to read
 columns  cells of tables as numbers: dates, categories, empty cells
 table  sequences from the rows of tables; predictions as tables
 sequence_files  sequences from files of arrays, tables and music
@@ -22,13 +23,14 @@ from graphnet.lazy import lazy_imports
 with lazy_imports(__name__):
     from graphnet_rnn.data.batches import Batches
     from graphnet_rnn.data.characters import read_text
+    from graphnet_rnn.data.choice import Choice
     from graphnet_rnn.data.columns import Columns
     from graphnet_rnn.data.images import read_images
     from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
     from graphnet_rnn.data.scaling import Scaling
     from graphnet_rnn.data.sequence_files import read_sequences
     from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
-    from graphnet_rnn.data.table import Choice, Table
+    from graphnet_rnn.data.table import Forecast, Table
     from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "Choice",
     "Columns",
     "Corpus",
+    "Forecast",
     "Scaling",
     "Sequences",
     "Table",

@@ -259,8 +259,8 @@ def kind_of(frame: Frame, name: str) -> str:
         return "numbers"
     if not cells or all(_as_date(cell) is not None for cell in cells):
         raise DataError(
-            f"{frame.where}: the column {shown(name)} holds times; name it as the time of the rows (--time), or leave "
-            "it out of the inputs (--inputs)"
+            f"{frame.where}: the column {shown(name)} holds times; name it as the time of the rows "
+            "(--time-column), or leave it out of the inputs (--inputs)"
         )
     if 2 * sum(re.search(r"[^\W\d_]", cell) is not None for cell in cells) <= len(cells):
         row = next(

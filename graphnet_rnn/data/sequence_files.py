@@ -9,9 +9,10 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.arrays import read_arrays
+from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
-from graphnet_rnn.data.table import Choice, Table
+from graphnet_rnn.data.table import Table
 from graphnet_rnn.data.table_files import TABLES
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown

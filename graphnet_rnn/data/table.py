@@ -12,14 +12,13 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
+from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.columns import (
     Columns,
     Frame,
     categories_of,
     kind_of,
-    names,
     numbers_of,
-    require_calendar,
     times_after,
     times_of,
     written,
@@ -27,56 +26,29 @@ from graphnet_rnn.data.columns import (
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table_files import TABLES, is_table
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import Count, require_kinds, shown, whole_number
+from graphnet_rnn.settings import shown, whole_number
 
-__all__ = ["Choice", "Table"]
+__all__ = ["Forecast", "Table"]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The arrays or columns of a file to read as inputs, targets, weights and lengths.
+class Forecast:
+    """A forecast of one target in one case, with the values before it.
 
-    inputs: names of arrays or columns; by default all columns without another role ("x" of arrays).
-    targets: names of arrays or columns.
-    weights: name of the array or column of weights; default None, all equal.
-    lengths: name of the array of lengths; by default "lengths", if the file has it.
-    case: column with the case (sequence) of each row; default None, one case.
-    whole: True if each case has one target, in its last row (tables only); default False.
-    cases_first: True if arrays are (cases, time, ...), not (time, cases, ...); default False.
-    pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
-    time: column with the time of each row, by which rows are sorted: dates or numbers; default None, rows are in order.
-    calendar: features of the time to add to the inputs, of "hour", "weekday", "day" and "month".
-    categories: columns of numbers that are categories; columns of texts always are.
-    horizon: number of following rows to predict; default None, targets are in the same row as inputs. With a horizon,
-    targets are inputs, too.
-    date_format: format of dates in texts, as in datetime.strptime; default None, ISO 8601.
-
-    Names may be a tuple, or a string for one name. Raises UsageError.
-
-    >>> choice = rnn.data.Choice(inputs=("temperature", "hour"), targets="demand", case="city")
-    >>> choice.targets
-    ('demand',)
+    case: name of the case, "" for a table of one case. target: name of the column.
+    times, values: of the rows of the case, (rows,); times are dates, numbers, or row numbers from 1; NaN is empty.
+    after, predicted: times and forecasts of the rows after the end, (horizon,); times that do not follow from the
+    others are row numbers.
+    earlier: forecasts that were made `horizon` rows before the end, for the last rows, (horizon,).
     """
 
-    inputs: tuple[str, ...] | str = ()
-    targets: tuple[str, ...] | str = ()
-    weights: str | None = None
-    lengths: str | None = None
-    case: str | None = None
-    whole: bool = False
-    cases_first: bool = False
-    pieces: Count | None = None
-    time: str | None = None
-    calendar: tuple[str, ...] | str = ()
-    categories: tuple[str, ...] | str = ()
-    horizon: Count | None = None
-    date_format: str | None = None
-
-    def __post_init__(self) -> None:
-        require_kinds(self)
-        for what in ("inputs", "targets", "calendar", "categories"):
-            object.__setattr__(self, what, names(f"Choice: {what}", getattr(self, what)))
-        require_calendar("Choice", self.calendar, self.time)
+    case: str
+    target: str
+    times: Array
+    values: Array
+    after: Array
+    predicted: Array
+    earlier: Array
 
 
 class Table:
@@ -318,12 +290,8 @@ class Table:
     def _following(self, o: Array, loss: str) -> dict[str, list[Any]]:
         """Forecasts of each case, from its last row."""
         assert self.columns.horizon is not None
-        horizon, columns, ends = self.columns.horizon, self.columns, self._ends()
-        of = np.arange(len(self._groups)) if self._series is None else self._series
-        last = [
-            int(np.flatnonzero(of == n)[-1]) for n in range(len(self._groups))
-        ]  # last segment of each case
-        values = o[ends[last], last].reshape(len(last) * horizon, -1)
+        horizon, columns = self.columns.horizon, self.columns
+        values = np.stack([self._outputs_at(o, rows[-1]) for rows in self._groups])
         found: dict[str, list[Any]] = {}
         if self._case is not None:
             cases = [self._frame[self._case][rows[0]] for rows in self._groups]
@@ -333,8 +301,39 @@ class Table:
             known = [each for each in after if each is not None]
             if len(known) == len(after):
                 found[time] = written(np.concatenate(known), columns.date_format)
-        found["step"] = list(range(1, horizon + 1)) * len(last)
-        return found | self._named(values, loss)
+        found["step"] = list(range(1, horizon + 1)) * len(self._groups)
+        return found | self._named(values.reshape(len(values) * horizon, -1), loss)
+
+    def _outputs_at(self, o: Array, row: int) -> Array:
+        """Returns the outputs of a row of the table."""
+        n = int(np.flatnonzero((self._index == row).any(axis=0))[-1])
+        found: Array = o[np.flatnonzero(self._index[:, n] == row)[0], n]
+        return found
+
+    def forecasts(self, outputs: Any) -> list[Forecast]:
+        """Returns a forecast of each target in each case, for viz.forecast; needs a horizon.
+
+        outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0].
+        """
+        horizon, o = self.columns.horizon, np.asarray(outputs)
+        if horizon is None or self.columns.classes is not None:
+            raise UsageError("Table: forecasts need a horizon, and targets that are numbers")
+        y, found = self._targets(), []
+        for rows in self._groups:
+            now = self._outputs_at(o, rows[-1]).reshape(horizon, -1)
+            before = np.full_like(now, np.nan)
+            if len(rows) > horizon:
+                before = self._outputs_at(o, rows[-1 - horizon]).reshape(horizon, -1)
+            times = np.arange(1, len(rows) + 1) if self._times is None else self._times[rows]
+            after = times_after(times, horizon)
+            if after is None:
+                times, after = np.arange(1, len(rows) + 1), np.arange(1, horizon + 1) + len(rows)
+            case = "" if self._case is None else str(self._frame[self._case][rows[0]])
+            found += [
+                Forecast(case, name, times, y[rows, k], after, now[:, k], before[:, k])
+                for k, name in enumerate(self.columns.targets)
+            ]
+        return found
 
     def _named(self, values: Array, loss: str) -> dict[str, list[Any]]:
         """values: outputs of rows, (rows, outputs)."""

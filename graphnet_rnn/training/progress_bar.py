@@ -47,9 +47,8 @@ class ProgressBar(Listener):
         problem = trainer.problem
         trained, validated = (row[name] for name in problem.row_names)
         valid = "" if validated is None else f", validation {validated:.3f}"
-        metrics = "".join(
-            f", {name} {value:.4g}" for name, value in row.get("metrics", {}).items() if value is not None
-        )
+        measured = {name: value for name, value in row.get("metrics", {}).items() if value is not None}
+        metrics = "".join(f", {name} {value:.4g}" for name, value in measured.items())
         mark = "  (best so far)" if row["best"] else ""
         line = f"epoch {row['epoch']:>3.4g}: train {trained:.3f}{valid} {problem.unit_name}".rstrip()
         print(line + metrics + mark, flush=True)

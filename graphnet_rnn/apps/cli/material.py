@@ -18,11 +18,12 @@ from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.options import given_settings, refuse
 from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
+from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.columns import Columns
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
 from graphnet_rnn.data.sequences import Sequences, balanced_weights
-from graphnet_rnn.data.table import Choice, Table
+from graphnet_rnn.data.table import Table
 from graphnet_rnn.data.table_files import is_table
 from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
 from graphnet_rnn.errors import UsageError

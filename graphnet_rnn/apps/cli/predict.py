@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.apps.cli.answers import save_chart
 from graphnet_rnn.apps.cli.material import add_choices, choice_of, table_for
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.apps.cli.options import add_cell
@@ -29,7 +30,8 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import run as run_network
 
 EXAMPLE = """example:
-  graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --pieces 48 --out new.csv"""
+  graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --pieces 48 --out new.csv
+  graphnet-rnn predict runs/sales-LSTM/model.safetensors sales.csv --out next.csv --chart next.png"""
 
 KINDS = (".npz", ".csv")
 
@@ -44,14 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="output file: .npz with shape (time, cases, ...), or .csv",
     )
+    add("--chart", metavar="FILE", help="write a chart of the forecasts; .svg, .png or .pdf")
     add_cell(parser)
     add_choices(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     where = parts_of(options.cell or "").where
-    require_apart({"--out": options.out}, {"model": options.model, "data": options.data, "cell": where})
+    require_apart(
+        {"--out": options.out, "--chart": options.chart},
+        {"model": options.model, "data": options.data, "cell": where},
+    )
     require_ending("--out", options.out, KINDS, "the name of predictions")
+    require_ending("--chart", options.chart)
     network = load_finite(options.model, options.cell)
     if network.vocabulary is not None:
         raise UsageError(f"{options.model} is a model of text; use the command sample")
@@ -62,6 +69,10 @@ def run(options: argparse.Namespace) -> int:
         x, lengths = table.inputs, table.lengths
         for note in table.notes:
             print(f"{options.data}: {note}")
+    if options.chart and (table is None or table.columns.horizon is None):
+        raise UsageError(
+            "--chart shows forecasts of tables, of a model that was trained with --horizon; leave it out"
+        )
     outputs, _ = run_network(network, x, lengths=lengths)
     found = _meant(network, outputs)
     if options.out.lower().endswith(".npz"):
@@ -74,6 +85,10 @@ def run(options: argparse.Namespace) -> int:
     write_atomically(options.out, content)
     if table is not None and (horizon := table.columns.horizon) is not None:
         print(f"wrote {options.out}: forecasts of the next {horizon:,} rows of each case")
+        if options.chart:
+            import viz
+
+            save_chart(viz.forecast(table.forecasts(outputs)), options.chart)
         return 0
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
     print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases of {steps:,} steps")

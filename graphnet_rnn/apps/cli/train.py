@@ -251,11 +251,11 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
         if isinstance(trainer.problem, TextProblem):
             lines.append(f"try: {command_line()} sample {model} --length 500{own}")
         elif is_file(settings.data):
-            how, new = f"{chosen(settings)}{own}", "new.npz"
+            how, out = f"{chosen(settings)}{own}", "new.npz"
             if is_table(settings.data):  # the model knows the columns
-                how, new = own, "new.csv"
+                how, out = own, "new.csv"
             lines.append(
-                f"try: {command_line()} predict {model} {shlex.quote(settings.data)}{how} --out {new}"
+                f"try: {command_line()} predict {model} {shlex.quote(settings.data)}{how} --out {out}"
             )
     if not options.quiet:
         if not interrupted and (tested := _tested(trainer)):

@@ -38,8 +38,8 @@ from graphnet.system.json_lines import Row
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.data.arrays import package_for
+from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.sequence_files import read_inputs
-from graphnet_rnn.data.table import Choice
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.runs import Job, finished, markdown, options_of, trainer_of
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM

@@ -1,0 +1,57 @@
+"""Choice: the arrays or columns of a file to read, and their roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphnet_rnn.data.columns import names, require_calendar
+from graphnet_rnn.settings import Count, require_kinds
+
+__all__ = ["Choice"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The arrays or columns of a file to read as inputs, targets, weights and lengths.
+
+    inputs: names of arrays or columns; by default all columns without another role ("x" of arrays).
+    targets: names of arrays or columns.
+    weights: name of the array or column of weights; default None, all equal.
+    lengths: name of the array of lengths; by default "lengths", if the file has it.
+    case: column with the case (sequence) of each row; default None, one case.
+    whole: True if each case has one target, in its last row (tables only); default False.
+    cases_first: True if arrays are (cases, time, ...), not (time, cases, ...); default False.
+    pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
+    time: column with the time of each row, by which rows are sorted: dates or numbers; default None, rows are in order.
+    calendar: features of the time to add to the inputs, of "hour", "weekday", "day" and "month".
+    categories: columns of numbers that are categories; columns of texts always are.
+    horizon: number of following rows to predict; default None, targets are in the same row as inputs. With a horizon,
+    targets are inputs, too.
+    date_format: format of dates in texts, as in datetime.strptime; default None, ISO 8601.
+
+    Names may be a tuple, or a string for one name. Raises UsageError.
+
+    >>> choice = rnn.data.Choice(inputs=("temperature", "hour"), targets="demand", case="city")
+    >>> choice.targets
+    ('demand',)
+    """
+
+    inputs: tuple[str, ...] | str = ()
+    targets: tuple[str, ...] | str = ()
+    weights: str | None = None
+    lengths: str | None = None
+    case: str | None = None
+    whole: bool = False
+    cases_first: bool = False
+    pieces: Count | None = None
+    time: str | None = None
+    calendar: tuple[str, ...] | str = ()
+    categories: tuple[str, ...] | str = ()
+    horizon: Count | None = None
+    date_format: str | None = None
+
+    def __post_init__(self) -> None:
+        require_kinds(self)
+        for what in ("inputs", "targets", "calendar", "categories"):
+            object.__setattr__(self, what, names(f"Choice: {what}", getattr(self, what)))
+        require_calendar("Choice", self.calendar, self.time)
