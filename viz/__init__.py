@@ -25,6 +25,7 @@ with lazy_imports(__name__):
     from viz.charts.compare import best_setting, compare_runs
     from viz.charts.curves import training_curve
     from viz.charts.fields import receptive_fields
+    from viz.charts.forecast import forecast
     from viz.charts.images import image_rows
     from viz.charts.motion import joint_curves
     from viz.charts.music import piano_roll

@@ -75,8 +75,9 @@ def forecast(forecasts: Sequence[Any], history: int | None = None) -> Chart:
 
 
 def _date_axis(axes: Any) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib import dates
 
-    locator = AutoDateLocator()
+    found: Any = dates  # without annotations
+    locator = found.AutoDateLocator()
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.set_major_formatter(found.ConciseDateFormatter(locator))
