@@ -402,15 +402,13 @@ def step_between(times: Array) -> tuple[str, int | float] | None:
         return None
     if times.dtype.kind != "M":
         return ("", float(gaps[0])) if np.allclose(gaps, gaps[0], rtol=1e-6) else None
-    if (gaps == gaps[0]).all():
-        return "us", int(gaps[0].astype(np.int64))
     for shift in (0, 1):  # days: month ends are the day before first days
         moved = times + np.timedelta64(shift, "D")
         months = moved.astype("M8[M]")
         counts = np.diff(months).astype(np.int64)
-        if (moved - months == moved[0] - months[0]).all() and (counts == counts[0]).all():
+        if (moved - months == moved[0] - months[0]).all() and counts[0] and (counts == counts[0]).all():
             return "M", int(counts[0])
-    return None
+    return ("us", int(gaps[0].astype(np.int64))) if (gaps == gaps[0]).all() else None
 
 
 def times_after(times: Array, count: int) -> Array | None:

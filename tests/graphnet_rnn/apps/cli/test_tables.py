@@ -1,0 +1,176 @@
+"""A table of dates, categories and empty cells by the command line alone: train, evaluate, predict."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.apps.cli import main
+from tests.graphnet_rnn.data.test_table import in_order, write
+from tests.graphnet_rnn.training.runs import rows
+
+SMALL = ["--cell", "GRU(4)", "--epochs", "2", "--batch", "4", "--pieces", "8"]
+MODEL = "run/model.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("sales.csv"))
+
+
+def table(path: str) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_forecast_by_the_command_line(capsys: Any) -> None:
+    how = (
+        "--target sold --time-column date --case shop --horizon 3 --calendar hour,weekday --metrics mae,rmse"
+    )
+    assert main(["train", "sales.csv", *how.split(), *SMALL, "--out", "run"]) == 0
+    said = capsys.readouterr().out
+    assert "sales.csv: rows are sorted by the column 'date'\n" in said
+    assert "predict run/model.safetensors sales.csv --out new.csv" in said
+    network = rnn.load(MODEL)
+    whole = rnn.data.Table("sales.csv", rnn.data.Choice(), network.columns)
+    outputs = rnn.run(network, whole.inputs, lengths=whole.lengths)[0]
+    data = whole.sequences
+    errors = np.where(data.target_weights() > 0, outputs - data.targets, np.nan)
+    assert main(["evaluate", MODEL, "sales.csv", "--season", "2"]) == 0
+    said = capsys.readouterr().out
+    assert f"MAE {np.nanmean(abs(errors)):.4g}, RMSE {np.sqrt(np.nanmean(errors**2)):.4g}" in said
+    lines = {line[:20].strip(): line[20:].split() for line in said.splitlines()[-4:]}
+    assert list(lines) == ["forecast", "network", "last value", "value 2 rows before"]
+    both = np.isnan(whole.naive(1)) | np.isnan(whole.naive(2)) | np.isnan(errors)
+    for name, predicted in (
+        ("network", outputs),
+        ("last value", whole.naive()),
+        ("value 2 rows before", whole.naive(2)),
+    ):
+        error = np.where(both, np.nan, predicted - data.targets)
+        expected = (
+            np.nanmean(abs(error)),
+            np.sqrt(np.nanmean(error**2)),
+            np.nanmean(abs(error)) / whole.naive_error(2)[0],
+        )
+        assert lines[name] == [f"{value:.4g}" for value in expected]
+    assert main(["predict", MODEL, "sales.csv", "--out", "next.csv", "--chart", "next.svg"]) == 0
+    assert Path("next.svg").exists()
+    assert [row["predicted_sold"] for row in table("next.csv")] == [
+        str(value) for value in whole.predictions(outputs, "squared")["predicted_sold"]
+    ]
+    assert main(["predict", MODEL, "sales.csv", "--out", "next.csv"]) == 0  # overwrites its own file
+    assert main(["predict", MODEL, "sales.csv", "--out", "sales.csv"]) == 2
+
+
+def test_validation_and_evaluation_of_a_table_agree(capsys: Any) -> None:
+    """The loss and all metrics, with empty targets: the rows of a run, and `evaluate` on the same rows."""
+    write(Path("valid.csv"), in_order("north"))
+    how = ["--target", "sold", "--time-column", "date", "--case", "shop", "--horizon", "3"]
+    train = ["train", "sales.csv", "--valid", "valid.csv", *how, "--metrics", "mae,rmse"]
+    assert main([*train, *SMALL[:-2], "--quiet", "--out", "run"]) == 0
+    best = min(rows(Path("run"), "epoch"), key=lambda row: row["valid_loss"])
+    capsys.readouterr()
+    assert main(["evaluate", MODEL, "valid.csv"]) == 0
+    said = capsys.readouterr().out
+    metrics = best["metrics"]
+    assert f"{best['valid_loss']:.4f} standardized squared error a step" in said
+    assert f"MAE {metrics['mae']:.4g}, RMSE {metrics['rmse']:.4g}" in said
+
+
+def test_classes_by_the_command_line(capsys: Any) -> None:
+    write(Path("valid.csv"), in_order("north"))
+    how = [
+        "--target",
+        "sky",
+        "--inputs",
+        "warmth,open",
+        "--case",
+        "shop",
+        "--time-column",
+        "date",
+        "--metrics",
+        "f1",
+    ]
+    train = ["train", "sales.csv", "--valid", "valid.csv", *how, "--balanced", *SMALL[:-2], "--out", "run"]
+    assert main(train) == 0
+    best = min(rows(Path("run"), "epoch"), key=lambda row: row["valid_loss"])
+    capsys.readouterr()
+    assert main(["evaluate", MODEL, "valid.csv"]) == 0
+    said = capsys.readouterr().out
+    assert main(["predict", MODEL, "valid.csv", "--out", "p.csv"]) == 0
+    found = [
+        (true["sky"], row["predicted_sky"])
+        for true, row in zip(in_order("north"), table("p.csv"), strict=True)
+    ]
+    found = [pair for pair in found if pair[0]]
+    scores = []
+    for name in ("rain", "snow", "sun"):
+        right = sum(pair == (name, name) for pair in found)
+        of = sum((true == name) + (predicted == name) for true, predicted in found)
+        scores += [2 * right / of] if of else []
+        row = next(line for line in said.splitlines() if line.startswith(name))
+        counts = [sum(pair == (name, other) for pair in found) for other in ("rain", "snow", "sun")]
+        assert row.split()[1:] == [str(count) for count in counts]
+    assert f"F1 score {np.mean(scores):.4f}" in said
+    assert best["metrics"]["f1"] == pytest.approx(np.mean(scores))
+    assert f"{best['valid_loss']:.4f} nats a step" in said  # validation is not weighted by classes
+
+
+def test_balanced_classes_have_equal_weight_in_training() -> None:
+    x = np.zeros((1, 12, 1), "f4")
+    np.savez("d.npz", x=x, y=np.array([[0] * 9 + [1] * 3]))
+    how = [
+        "--cell",
+        "GRU(2)",
+        "--batch",
+        "12",
+        "--steps",
+        "1",
+        "--rate",
+        "1e-9",
+        "--quiet",
+        "--valid",
+        "d.npz",
+    ]
+    for folder, more, expected in (("plain", [], [10 / 14, 4 / 14]), ("equal", ["--balanced"], [0.5, 0.5])):
+        assert main(["train", "d.npz", *how, *more, "--out", folder]) == 0
+        bias = rnn.load(f"{folder}/model.safetensors").parameters["output.b_o"].value
+        np.testing.assert_allclose(np.exp(bias) / np.exp(bias).sum(), expected, rtol=1e-5)
+
+
+def test_what_does_not_apply_is_refused(capsys: Any) -> None:
+    np.savez("d.npz", x=np.zeros((3, 4, 1)), y=np.zeros((3, 4, 1)))
+    forecast = "train sales.csv --target sold --time-column date --case shop --horizon 2"
+    for command, said in (
+        (
+            "train sales.csv --target sold --inputs warmth",
+            "'sold' has whole numbers; add --loss softmax if they are",
+        ),
+        (
+            "train sales.csv --target sold",
+            "'date' holds times; name it as the time of the rows (--time-column)",
+        ),
+        (
+            "train sales.csv --target sold --inputs warmth --loss squared --balanced",
+            "--balanced applies to classes",
+        ),
+        ("train d.npz --horizon 2", "horizon applies only to tables"),
+        ("train d.npz --calendar hour", "calendar features need the column of the time"),
+        (f"{forecast} --metrics f1", "names of metrics of Arrays (mae"),
+    ):
+        assert main([*command.split(), "--out", "new"]) in (1, 2)
+        assert said in capsys.readouterr().err
+    assert main(["train", "d.npz", "--cell", "GRU(2)", "--epochs", "1", "--quiet", "--out", "run"]) == 0
+    for command, said in (
+        (f"evaluate {MODEL} d.npz --season 2", "--season applies only to forecasts of tables"),
+        (f"predict {MODEL} d.npz --out p.csv --chart p.svg", "--chart shows forecasts of tables"),
+    ):
+        assert main(command.split()) == 2
+        assert said in capsys.readouterr().err

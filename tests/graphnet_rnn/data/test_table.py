@@ -1,0 +1,332 @@
+"""Tables of dates, categories and empty cells: what a network reads, predicts and is compared with, by plain loops."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.data import Choice, Columns, Table
+from graphnet_rnn.data.columns import times_after
+from graphnet_rnn.errors import DataError, UsageError
+from tests.tables import case
+
+START = datetime.datetime(2024, 2, 27, 20)
+HOUR = datetime.timedelta(hours=1)
+RANDOM = np.random.default_rng(0)
+#: Rows of two shops, 30 and 20 hours, shuffled.
+ROWS: list[dict[str, Any]] = [
+    {
+        "date": (START + step * HOUR).isoformat(" "),
+        "shop": shop,
+        "sky": RANDOM.choice(["sun", "rain", "snow", ""]),
+        "open": RANDOM.choice(["yes", "no"]),
+        "warmth": "" if RANDOM.random() < 0.2 else f"{RANDOM.normal(15, 5):.2f}",
+        "sold": "NaN" if RANDOM.random() < 0.1 else str(RANDOM.integers(0, 50)),
+    }
+    for shop, count in (("south, east", 30), ("north", 20))
+    for step in range(count)
+]
+RANDOM.shuffle(ROWS)  # type: ignore[arg-type]
+FORECAST = Choice(targets="sold", time="date", case="shop", horizon=3, calendar=("hour", "weekday"))
+
+
+def frame_of(rows: list[dict[str, Any]] = ROWS) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def in_order(shop: str) -> list[dict[str, Any]]:
+    return sorted((row for row in ROWS if row["shop"] == shop), key=lambda row: str(row["date"]))
+
+
+def number(cell: str) -> float:
+    return math.nan if cell in ("", "NaN") else float(cell)
+
+
+def write(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
+    if path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        return path
+    columns = frame_of(rows)
+    for name in ("sold", "warmth"):
+        columns[name] = [None if math.isnan(number(cell)) else number(cell) for cell in columns[name]]
+    columns["date"] = [datetime.datetime.fromisoformat(cell) for cell in columns["date"]]
+    columns["sky"] = [cell or None for cell in columns["sky"]]
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def expected_inputs(row: Mapping[str, Any]) -> list[float]:
+    """In the order of the columns: sky, open, warmth, sold, calendar."""
+    date = datetime.datetime.fromisoformat(row["date"])
+    found = [float(row["sky"] == name) for name in ("rain", "snow", "sun")]
+    found += [float(row["open"] == name) for name in ("no", "yes")]
+    for name in ("warmth", "sold"):
+        there = [value for each in ROWS if not math.isnan(value := number(each[name]))]
+        value = number(row[name])
+        found += [sum(there) / len(there), 1.0] if math.isnan(value) else [value, 0.0]
+    for share in (date.hour / 24, date.weekday() / 7):
+        found += [math.sin(2 * math.pi * share), math.cos(2 * math.pi * share)]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_cells_of_a_table_become_numbers(tmp_path: Path, kind: str) -> None:
+    table = Table(frame_of() if kind == "frame" else write(tmp_path / f"t.{kind}"), FORECAST)
+    names = table.columns.input_names()
+    assert names[:7] == [
+        "sky = rain",
+        "sky = snow",
+        "sky = sun",
+        "open = no",
+        "open = yes",
+        "warmth",
+        "warmth is empty",
+    ]
+    assert table.lengths is not None
+    shops = list(dict.fromkeys(str(row["shop"]) for row in ROWS))
+    assert table.lengths.tolist() == [len(in_order(shop)) for shop in shops]
+    data = table.sequences
+    assert data.weights is not None
+    for n, shop in enumerate(shops):
+        rows = in_order(shop)
+        sold = [number(row["sold"]) for row in rows]
+        for t, row in enumerate(rows):
+            np.testing.assert_allclose(table.inputs[t, n], expected_inputs(row), rtol=1e-5, atol=1e-6)
+            ahead = [sold[t + h] if t + h < len(rows) else math.nan for h in (1, 2, 3)]
+            np.testing.assert_array_equal(data.weights[t, n], ~np.isnan(ahead))
+            np.testing.assert_array_equal(data.targets[t, n], np.nan_to_num(ahead))
+    assert table.notes == ["rows are sorted by the column 'date'"]
+
+
+def test_new_rows_are_encoded_as_the_training_rows_were(tmp_path: Path) -> None:
+    trained = Table(write(tmp_path / "t.csv"), FORECAST).columns
+    new = [{**row, "sky": "hail" if row["sky"] == "sun" else row["sky"]} for row in ROWS[:5]]
+    one = [{**new[0], "shop": "west"}]
+    for rows in (new, one):
+        table = Table(frame_of(rows), Choice(), trained)
+        assert table.inputs.shape[2] == len(trained.input_names())
+    hail = sum(row["sky"] == "sun" for row in ROWS[:5])
+    assert f"{hail} cells of the column 'sky' have a category that is not in the training data" in " ".join(
+        Table(frame_of(new), Choice(), trained).notes
+    )
+    whole = [{**row, "warmth": row["warmth"] or "1"} for row in ROWS]
+    complete = Table(frame_of(whole), FORECAST).columns
+    with pytest.raises(DataError, match=r"column 'warmth' is '', an empty cell; the training data had none"):
+        Table(frame_of(ROWS), Choice(), complete)
+
+
+def test_classes_have_names(tmp_path: Path) -> None:
+    table = Table(write(tmp_path / "t.csv"), Choice(("warmth", "open"), "sky", time="date", case="shop"))
+    assert table.columns.classes == ("rain", "snow", "sun")
+    data, rows = table.sequences, in_order("north")
+    n = list(dict.fromkeys(row["shop"] for row in ROWS)).index("north")
+    assert data.weights is not None
+    for t, row in enumerate(rows):
+        assert data.weights[t, n] == bool(row["sky"])
+        assert not row["sky"] or table.columns.classes[data.targets[t, n]] == row["sky"]
+    logits = np.random.default_rng(1).normal(size=(*table.inputs.shape[:2], 3))
+    found = table.predictions(logits, "softmax")
+    assert list(found) == [
+        "shop",
+        "date",
+        "predicted_sky",
+        "probability_rain",
+        "probability_snow",
+        "probability_sun",
+    ]
+    assert found["date"] == [row["date"] for row in ROWS]  # in the order of the file
+    for i, row in enumerate(ROWS):
+        if row["shop"] == "north":
+            o = logits[rows.index(row), n]
+            assert found["predicted_sky"][i] == ("rain", "snow", "sun")[o.argmax()]
+            assert found["probability_snow"][i] == pytest.approx(np.exp(o[1]) / np.exp(o).sum())
+
+
+def test_whole_numbers_are_classes_only_where_they_are_named() -> None:
+    rows = {"x": [0.5, 1.5, 2.5], "y": [3, 10, 3]}
+    numbers, classes = (Table(rows, Choice("x", "y", categories=names)) for names in ((), "y"))
+    assert numbers.sequences.targets.ravel().tolist() == [3, 10, 3]
+    assert (classes.columns.classes, classes.sequences.targets.ravel().tolist()) == (("3", "10"), [0, 1, 0])
+    with_gap = Table({"x": rows["x"], "y": [3.0, np.nan, 10.0]}, Choice("x", "y"), classes.columns)
+    assert with_gap.sequences.targets.ravel().tolist() == [0, 0, 1]
+    assert with_gap.sequences.weights is not None
+    assert with_gap.sequences.weights.ravel().tolist() == [1, 0, 1]
+
+
+def test_naive_forecasts_are_earlier_values() -> None:
+    table = Table(frame_of(), FORECAST)
+    n = list(dict.fromkeys(row["shop"] for row in ROWS)).index("north")
+    sold = [number(row["sold"]) for row in in_order("north")]
+    every = [[number(row["sold"]) for row in in_order(shop)] for shop in ("north", "south, east")]
+    for season in (1, 2, 3, 7):
+        found = table.naive(season)
+        for t, h in itertools.product(range(len(sold)), (1, 2, 3)):
+            source = t + h
+            while source > t:
+                source -= season
+            np.testing.assert_equal(found[t, n, h - 1], sold[source] if source >= 0 else math.nan)
+        gaps = [abs(b - a) for each in every for a, b in zip(each, each[season:], strict=False)]
+        np.testing.assert_allclose(table.naive_error(season), np.nanmean(gaps))
+
+
+def test_times_go_on_after_the_last() -> None:
+    for name, (given, after) in {
+        "hours": (["2024-02-28T22", "2024-02-28T23"], ["2024-02-29T00", "2024-02-29T01"]),
+        "weeks": (["2023-12-18", "2023-12-25"], ["2024-01-01", "2024-01-08"]),
+        "months": (["2023-11-15", "2023-12-15", "2024-01-15"], ["2024-02-15", "2024-03-15"]),
+        "ends of months": (["2023-12-31", "2024-01-31", "2024-02-29"], ["2024-03-31", "2024-04-30"]),
+        "quarters": (["2023-07-01", "2023-10-01", "2024-01-01"], ["2024-04-01", "2024-07-01"]),
+        "unequal": (["2024-01-01", "2024-01-02", "2024-01-04"], None),
+        "one": (["2024-01-01"], None),
+    }.items():
+        with case(name):
+            found = times_after(np.array(given, "M8[us]"), 2)
+            assert (found is None) == (after is None)
+            if found is not None and after is not None:
+                np.testing.assert_array_equal(found, np.array(after, "M8[us]"))
+    assert times_after(np.array([1.0, 3.0]), 2).tolist() == [5, 7]  # type: ignore[union-attr]
+
+
+def test_what_a_table_cannot_mean_is_refused() -> None:
+    dates = ["2024-01-01", "2024-01-02", "2024-01-03"]
+    y = [1.5, 2.5, 3.5]
+    odd: dict[str, tuple[dict[str, Any], Choice, str]] = {
+        "dates as inputs": (
+            {"d": dates, "y": y},
+            Choice("d", "y"),
+            "column 'd' holds times; name it as the time",
+        ),
+        "no dates": (
+            {"d": ["5/1", "5/2", "5/3"], "x": y, "y": y},
+            Choice("x", "y", time="d"),
+            "row 1 .*date format",
+        ),
+        "another format": (
+            {"d": ["1.2.2024", "2.2.2024", "2/3/2024"], "x": y, "y": y},
+            Choice("x", "y", time="d", date_format="%d.%m.%Y"),
+            "row 3 of the column 'd' is '2/3/2024', but must be %d.%m.%Y",
+        ),
+        "a time twice": (
+            {"d": [dates[0]] * 2 + dates[2:], "x": y, "y": y},
+            Choice("x", "y", time="d"),
+            "rows 1 and 2",
+        ),
+        "a hole in times": (
+            {"d": [*dates[:2], ""], "x": y, "y": y},
+            Choice("x", "y", time="d"),
+            "row 3 .*column 'd'",
+        ),
+        "names": (
+            {"x": [f"person {i}" for i in range(30)], "y": y * 10},
+            Choice("x", "y"),
+            "'x' has 30 different texts in 30 rows",
+        ),
+        "thousands": (
+            {"x": ["1,000", "2,000", "9"], "y": y},
+            Choice("x", "y"),
+            "row 1 .*'1,000', which is not a number",
+        ),
+        "a word among numbers": ({"x": ["1", "2", "many"], "y": y}, Choice("x", "y"), "row 3 .*'many'"),
+        "an empty column": ({"x": ["", "", ""], "y": y}, Choice("x", "y"), "column 'x' is empty"),
+        "no targets": ({"x": y, "y": ["", "", ""]}, Choice("x", "y"), "all targets are empty"),
+        "two targets, one of classes": (
+            {"x": y, "y": y, "k": ["a", "b", "a"]},
+            Choice("x", ("y", "k")),
+            "'k' is a column of categories",
+        ),
+        "classes far ahead": (
+            {"x": y, "k": ["a", "b", "a"]},
+            Choice("x", "k", horizon=2),
+            "at most horizon 1",
+        ),
+        "calendar of numbers": (
+            {"d": [1, 2, 3], "x": y, "y": y},
+            Choice("x", "y", time="d", calendar="hour"),
+            "need dates",
+        ),
+        "target alone": ({"y": y}, Choice(targets="y"), "no column is left .*horizon"),
+        "an unknown category": ({"x": y, "y": y}, Choice("x", "y", categories="z"), "no column 'z'"),
+        "two roles": ({"x": y, "y": y}, Choice("x", "y", time="x"), "only one role"),
+    }
+    for name, (columns, choice, said) in odd.items():
+        with case(name), pytest.raises((DataError, UsageError), match=said):
+            _ = Table(columns, choice).sequences
+    for settings, said in (
+        ({"calendar": "hour"}, "need the column of the time"),
+        ({"calendar": "moon", "time": "d"}, "calendar must be of hour, weekday, day, month"),
+        ({"inputs": ("a", "a")}, "different names"),
+        ({"horizon": 0}, "horizon"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            Choice(**settings)  # type: ignore[arg-type]
+
+
+def test_irregular_times_are_noted() -> None:
+    days = ["2024-01-01", "2024-01-02", "2024-01-05"]
+    table = Table({"d": days, "y": [1.5, 2, 3]}, Choice(targets="y", time="d", horizon=1))
+    (note,) = table.notes
+    assert re.fullmatch(
+        r"gaps in the column 'd' differ, from 1 day.* to 3 days.* \(before row 3\); each row .*", note
+    )
+    assert list(table.predictions(np.zeros((3, 1, 1)), "squared")) == ["step", "predicted_y"]  # no next date
+
+
+def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
+    table = Table(write(tmp_path / "t.csv"), FORECAST)
+    inputs, outputs = len(table.columns.input_names()), len(table.columns.output_names())
+    net = rnn.Network([rnn.GRU(4)], inputs, outputs, "squared", scaling=rnn.data.Scaling.of(table.sequences))
+    net.columns = table.columns
+    rnn.save(net, tmp_path / "m.safetensors")
+    loaded = rnn.load(tmp_path / "m.safetensors")
+    assert isinstance(loaded, rnn.Network)
+    assert loaded.columns == table.columns
+    with pytest.raises(UsageError, match="1 columns do not fit a network of"):
+        net.columns = Columns(("sold",), ("sold",))
+
+
+def test_forecasts_of_all_ways_are_the_outputs_of_the_rows(tmp_path: Path) -> None:
+    """Whole cases or segments: the table of forecasts, and the chart's."""
+    path = write(tmp_path / "t.csv")
+    shops = list(dict.fromkeys(str(row["shop"]) for row in ROWS))
+    for pieces in (None, 7):
+        table = Table(path, Choice("sold", "sold", time="date", case="shop", horizon=3, pieces=pieces))
+        outputs = table.inputs[..., :1] + np.arange(3) * 100.0  # of each row, its own value
+        found = table.predictions(outputs, "squared")
+        assert found["shop"] == [shop for shop in shops for _ in range(3)]
+        drawn = table.forecasts(outputs)
+        mean = table.columns.means["sold"]
+        for n, shop in enumerate(shops):
+            rows = in_order(shop)
+            last = datetime.datetime.fromisoformat(rows[-1]["date"])
+            assert found["date"][3 * n : 3 * n + 3] == [(last + h * HOUR).isoformat(" ") for h in (1, 2, 3)]
+            values = [mean if math.isnan(value := number(row["sold"])) else value for row in rows]
+            expected = [values[-1], values[-1] + 100, values[-1] + 200]
+            np.testing.assert_allclose(found["predicted_sold"][3 * n : 3 * n + 3], expected, rtol=1e-6)
+            np.testing.assert_allclose(drawn[n].predicted, expected, rtol=1e-6)
+            np.testing.assert_allclose(drawn[n].earlier, np.array([0, 100, 200]) + values[-4], rtol=1e-6)
+            np.testing.assert_array_equal(drawn[n].values, [number(row["sold"]) for row in rows])
+
+
+def test_the_last_segments_of_each_series_are_held_out() -> None:
+    rows = {"who": ["a"] * 50 + ["b"] * 30 + ["c"] * 20, "x": np.arange(100.0), "y": np.arange(100) + 0.5}
+    data = Table(rows, Choice("x", "y", case="who", pieces=2)).sequences
+    net = rnn.Network([rnn.Elman(2)], 1, 1, "squared")
+    problem = rnn.Arrays(net, data, valid=0.2, batch=5)
+    held = problem._valid
+    assert held is not None
+    assert sorted(held.inputs[0, :, 0].tolist()) == [40, 42, 44, 46, 48, 74, 76, 78, 96, 98]
