@@ -16,15 +16,9 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
 __all__ = [
-    "CALENDAR",
-    "Columns",
-    "Frame",
-    "calendar_of",
-    "categories_of",
-    "kind_of",
-    "numbers_of",
-    "times_of",
-]
+    "CALENDAR", "Columns", "Frame", "categories_of", "encoded", "kind_of", "labels_of", "names", "numbers_of",
+    "require_calendar", "times_after", "times_of", "written",
+]  # fmt: skip
 
 #: Cells that count as empty, in lower case, as in pandas.
 EMPTY = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"])
@@ -110,10 +104,8 @@ class Columns:
         require_kinds(self)
         for what in ("inputs", "targets", "calendar"):
             object.__setattr__(self, what, names(f"Columns: {what}", getattr(self, what)))
-        if not self.inputs or not self.targets:
-            raise UsageError(
-                f"Columns: there must be inputs and targets; got {len(self.inputs)} and {len(self.targets)}"
-            )
+        if not self.inputs:
+            raise UsageError("Columns: inputs must have at least one name")
         for what, known in (("categories", (*self.inputs, *self.targets)), ("means", self.inputs)):
             given = getattr(self, what)
             if not isinstance(given, Mapping) or not set(given) <= set(known):
@@ -130,7 +122,7 @@ class Columns:
     @property
     def classes(self) -> tuple[str, ...] | None:
         """Classes of the target, in the order of the outputs; None for targets that are numbers."""
-        return self.categories.get(self.targets[0])
+        return self.categories.get(self.targets[0]) if self.targets else None
 
     def input_names(self) -> list[str]:
         """Returns a name for each input of the network."""
@@ -150,57 +142,6 @@ class Columns:
             return list(self.targets)
         return [f"{name} +{step}" for step in range(1, self.horizon + 1) for name in self.targets]
 
-    def encoded(self, frame: Frame, times: Array | None) -> tuple[Array, list[str]]:
-        """Returns the inputs (rows, inputs), float32, and notes about cells without a known category."""
-        parts, notes = list[Array](), list[str]()
-        for name in self.inputs:
-            if name in self.categories:
-                parts.append(self._one_hot(frame, name, notes))
-                continue
-            column = numbers_of(frame, name)
-            empty = np.isnan(column)
-            if name in self.means:
-                parts += [np.where(empty, self.means[name], column)[:, None], empty[:, None]]
-            elif empty.any():
-                remedy = ", an empty cell; the training data had none in this column. Fill it in"
-                raise frame.error(int(empty.argmax()), name, remedy)
-            else:
-                parts.append(column[:, None])
-        parts += [] if times is None else [calendar_of(times, name) for name in self.calendar]
-        x = np.concatenate(parts, axis=1)
-        with np.errstate(over="ignore"):
-            found = x.astype(np.float32)
-        over = np.argwhere(np.isinf(found))
-        if len(over):
-            row, column = over[0]
-            name = self.input_names()[column]
-            raise DataError(
-                f"{frame.where}: row {row + 1} of the column {shown(name)} is {x[row, column]:g}, which float32 cannot "
-                "hold; scale the column"
-            )
-        return found, notes
-
-    def _one_hot(self, frame: Frame, name: str, notes: list[str]) -> Array:
-        index = indices_of(frame, name, self.categories[name])
-        unknown = np.flatnonzero(index == UNKNOWN)
-        if len(unknown):
-            which = f"first {shown(str(frame[name][unknown[0]]))} in row {unknown[0] + 1}"
-            notes.append(
-                f"{len(unknown)} cells of the column {shown(name)} have a category that is not in the training data "
-                f"({which}); its inputs are 0"
-            )
-        return index[:, None] == np.arange(len(self.categories[name]))
-
-    def labels(self, frame: Frame) -> Array:
-        """Returns the class index of each row, -1 for an empty cell."""
-        (name,) = self.targets
-        index = indices_of(frame, name, self.categories[name])
-        unknown = np.flatnonzero(index == UNKNOWN)
-        if len(unknown):
-            known = ", ".join(self.categories[name][:FEW])
-            raise frame.error(int(unknown[0]), name, f", which is no class of the training data ({known})")
-        return index
-
 
 def names(what: str, given: Any) -> tuple[str, ...]:
     """Returns different names as a tuple; a single name may be a string. Raises UsageError."""
@@ -216,6 +157,63 @@ def require_calendar(who: str, calendar: Iterable[str], time: str | None) -> Non
         raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")
     if calendar and time is None:
         raise UsageError(f"{who}: calendar features need the column of the time")
+
+
+# -- encoding ---------------------------------------------------------------------------
+
+
+def encoded(columns: Columns, frame: Frame, times: Array | None) -> tuple[Array, list[str]]:
+    """Returns the inputs (rows, inputs), float32, and notes about cells without a known category."""
+    parts, notes = list[Array](), list[str]()
+    for name in columns.inputs:
+        if name in columns.categories:
+            parts.append(_one_hot(columns, frame, name, notes))
+            continue
+        column = numbers_of(frame, name)
+        empty = np.isnan(column)
+        if name in columns.means:
+            parts += [np.where(empty, columns.means[name], column)[:, None], empty[:, None]]
+        elif empty.any():
+            remedy = ", an empty cell; the training data had none in this column. Fill it in"
+            raise frame.error(int(empty.argmax()), name, remedy)
+        else:
+            parts.append(column[:, None])
+    parts += [] if times is None else [_calendar_of(times, name) for name in columns.calendar]
+    x = np.concatenate(parts, axis=1)
+    with np.errstate(over="ignore"):
+        found = x.astype(np.float32)
+    over = np.argwhere(np.isinf(found))
+    if len(over):
+        row, column = over[0]
+        name = columns.input_names()[column]
+        raise DataError(
+            f"{frame.where}: row {row + 1} of the column {shown(name)} is {x[row, column]:g}, which float32 cannot "
+            "hold; scale the column"
+        )
+    return found, notes
+
+
+def _one_hot(columns: Columns, frame: Frame, name: str, notes: list[str]) -> Array:
+    index = _indices_of(frame, name, columns.categories[name])
+    unknown = np.flatnonzero(index == UNKNOWN)
+    if len(unknown):
+        which = f"first {shown(str(frame[name][unknown[0]]))} in row {unknown[0] + 1}"
+        notes.append(
+            f"{len(unknown)} cells of the column {shown(name)} have a category that is not in the training data "
+            f"({which}); its inputs are 0"
+        )
+    return index[:, None] == np.arange(len(columns.categories[name]))
+
+
+def labels_of(columns: Columns, frame: Frame) -> Array:
+    """Returns the class index of each row, -1 for an empty cell."""
+    (name,) = columns.targets
+    index = _indices_of(frame, name, columns.categories[name])
+    unknown = np.flatnonzero(index == UNKNOWN)
+    if len(unknown):
+        known = ", ".join(columns.categories[name][:FEW])
+        raise frame.error(int(unknown[0]), name, f", which is no class of the training data ({known})")
+    return index
 
 
 # -- cells ---------------------------------------------------------------------------------------
@@ -316,7 +314,7 @@ def _require_resolution(frame: Frame, name: str, found: Array) -> None:
 UNKNOWN = -2
 
 
-def indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
+def _indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
     """Returns the index of each cell's category, -1 for an empty cell, -2 for another category."""
     index = {_spelled(category): i for i, category in enumerate(categories)}
     cells = _texts(frame[name])
@@ -384,7 +382,7 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> Array:
     return found
 
 
-def calendar_of(times: Array, name: str) -> Array:
+def _calendar_of(times: Array, name: str) -> Array:
     """Returns sine and cosine of a feature, (rows, 2). Raises DataError."""
     if times.dtype.kind != "M":
         raise DataError(f"calendar features ({name}) need dates; the times of this table are numbers")
@@ -392,7 +390,7 @@ def calendar_of(times: Array, name: str) -> Array:
     return np.stack([np.sin(angle), np.cos(angle)], axis=1)
 
 
-def step_between(times: Array) -> tuple[str, int | float] | None:
+def _step_between(times: Array) -> tuple[str, int | float] | None:
     """Returns (unit, count) of the equal gaps between times in order; None if they differ.
 
     Units: "us", "M" (the same day of each month, or the last), or "" for numbers.
@@ -413,7 +411,7 @@ def step_between(times: Array) -> tuple[str, int | float] | None:
 
 def times_after(times: Array, count: int) -> Array | None:
     """Returns the next times after equally spaced ones, in order; None if the gaps differ."""
-    found = step_between(times)
+    found = _step_between(times)
     if found is None:
         return None
     unit, step = found

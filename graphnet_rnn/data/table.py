@@ -17,7 +17,9 @@ from graphnet_rnn.data.columns import (
     Columns,
     Frame,
     categories_of,
+    encoded,
     kind_of,
+    labels_of,
     numbers_of,
     times_after,
     times_of,
@@ -40,6 +42,12 @@ class Forecast:
     after, predicted: times and forecasts of the rows after the end, (horizon,); times that do not follow from the
     others are row numbers.
     earlier: forecasts that were made `horizon` rows before the end, for the last rows, (horizon,).
+
+    >>> rows = {"sold": [3.0, 5.0, 4.0, 6.0, 5.0, 7.0]}
+    >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", horizon=2))
+    >>> (forecast,) = table.forecasts(np.full((6, 1, 2), 5.5))
+    >>> forecast.target, forecast.after.tolist(), forecast.predicted.tolist()
+    ('sold', [7, 8], [5.5, 5.5])
     """
 
     case: str
@@ -55,7 +63,7 @@ class Table:
     """Sequences from a table, with the times and cases of its rows.
 
     source: path of a .csv or .parquet file, a pandas DataFrame, or a mapping from names to columns.
-    choice: columns to read, an rnn.data.Choice with targets.
+    choice: columns to read, an rnn.data.Choice; without targets, the table serves only for predictions.
     columns: Columns of a trained network, to encode new data in the same way; default None, determined from this table.
 
     Columns of texts are categories, one-hot encoded. Empty cells of input columns are replaced by the mean of the
@@ -87,7 +95,7 @@ class Table:
         self._times = None if time is None else times_of(frame, time, self.columns.date_format)
         width = len(self.columns.input_names())
         require_memory(12 * len(frame) * width, f"the inputs of {frame.where}", "choose fewer columns")
-        x, self.notes = self.columns.encoded(frame, self._times)
+        x, self.notes = encoded(self.columns, frame, self._times)
         self._groups = self._rows_of_cases(time)
         segments, self._series = self._segments()
         lengths = np.array([len(rows) for rows in segments])
@@ -189,8 +197,10 @@ class Table:
     def _targets(self) -> Array:
         """Returns the targets of each row: class indices (rows,), -1 if empty, or numbers (rows, targets)."""
         columns, frame = self.columns, self._frame
+        if not columns.targets:
+            raise UsageError(f"{self.where}: name the target columns; the columns are {frame.names()}")
         if columns.classes is not None:
-            return columns.labels(frame)
+            return labels_of(columns, frame)
         return np.stack([numbers_of(frame, name) for name in columns.targets], axis=1)
 
     def _ahead(self, t: Array) -> Array:
@@ -210,6 +220,10 @@ class Table:
         """ŷ_{t+h} = y_{t+h-km}, k = ⌈h/m⌉: the naive forecast of each target, (time, cases, outputs); NaN without one
 
         season: m, in rows; default 1, the last value. Needs a horizon. Source: Hyndman & Athanasopoulos 2021, 5.2.
+
+        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> table.naive().ravel().tolist(), table.naive_error().tolist()
+        ([3.0, 5.0, 4.0], [1.5])
         """
         season, y = whole_number("Table: season", season), self._targets()
         if self.columns.horizon is None or y.ndim == 1:
@@ -337,7 +351,10 @@ class Table:
 
     def _named(self, values: Array, loss: str) -> dict[str, list[Any]]:
         """values: outputs of rows, (rows, outputs)."""
-        targets, classes = self.columns.targets, self.columns.classes
+        targets, classes = (
+            self.columns.targets or tuple(map(str, range(values.shape[1]))),
+            self.columns.classes,
+        )
         if loss == "softmax":
             shifted = np.exp(values - values.max(axis=1, keepdims=True))
             shares = shifted / shifted.sum(axis=1, keepdims=True)
@@ -432,7 +449,7 @@ def fitted(frame: Frame, choice: Choice) -> Columns:
 def _roles(frame: Frame, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the input and target columns. Raises UsageError for a column with two roles."""
     inputs, targets = tuple(choice.inputs), tuple(choice.targets)
-    if not targets:
+    if choice.horizon is not None and not targets:
         raise UsageError(f"{frame.where}: name the target columns; the columns are {frame.names()}")
     roles: dict[str, str] = {}
     for role, each in (

@@ -60,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="forecasts of a table: also compare with the value N rows before (24 for hours with a daily period)",
     )
+    _add_reading(parser)
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    """Options for texts."""
+    add = parser.add_argument
     add(
         "--context",
         type=int,

@@ -403,14 +403,27 @@ def test_metrics_are_means_by_weight(tmp_path: Path) -> None:
         with named(loss, by):
             net, cases, kept = network(loss), ragged(loss, by), ragged(loss, by, seed=1)
             problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
-            (name,) = problem.metrics()
+            name, *others = problem.metrics()
             found = problem.metrics()[name]()
             o, _ = rnn.run(net, kept.inputs, lengths=kept.lengths)
             t, w = kept.targets, np.where(kept.inside(), kept.weights if by != "values" else 1.0, 0.0)
             if loss == "softmax":
                 each = o.argmax(axis=2) == t
+                predicted, scores = o.argmax(axis=2), []
+                for label in range(o.shape[2]):
+                    right, total = (
+                        (predicted == label) & (t == label),
+                        (predicted == label) * 1.0 + (t == label),
+                    )
+                    scores += [2 * (right * w).sum() / (total * w).sum()] if (total * w).any() else []
+                assert others == ["f1"]
+                assert problem.metrics()["f1"]() == pytest.approx(np.mean(scores), rel=1e-12)
             elif loss == "squared":
                 each = np.abs(o - np.nan_to_num(t)).mean(axis=2)
+                squares = ((o - np.nan_to_num(t)) ** 2).mean(axis=2)
+                assert others == ["rmse"]
+                rmse = np.sqrt((squares * w).sum() / w.sum())
+                assert problem.metrics()["rmse"]() == pytest.approx(rmse, rel=1e-6)
             else:
                 each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
             assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-12)

@@ -385,7 +385,7 @@ def test_an_epoch_validates_once_and_the_best_one_is_measured(monkeypatch: pytes
     problem, count = PROBLEMS["arrays"].make(), itertools.count()
     validate = problem.validate
     monkeypatch.setattr(problem, "validate", lambda: (next(count), validate())[1])
-    (name,) = problem.metrics()
+    name, *_ = problem.metrics()
     found: list[float] = []
     note = lambda trainer, row: found.append(row["metrics"][name])
     settings = Training(rnn.SGD(1.0), epochs=4, stopping=None)

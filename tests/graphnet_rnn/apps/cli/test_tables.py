@@ -163,7 +163,7 @@ def test_what_does_not_apply_is_refused(capsys: Any) -> None:
         ),
         ("train d.npz --horizon 2", "horizon applies only to tables"),
         ("train d.npz --calendar hour", "calendar features need the column of the time"),
-        (f"{forecast} --metrics f1", "names of metrics of Arrays (mae"),
+        (f"{forecast} --pieces 5 --metrics f1", "names of metrics of Arrays (mae"),
     ):
         assert main([*command.split(), "--out", "new"]) in (1, 2)
         assert said in capsys.readouterr().err

@@ -447,7 +447,7 @@ def test_sequences_are_read_as_the_model_reads_them(here: Path, capsys: pytest.C
     np.testing.assert_array_equal(one.theta, two.theta)
     (here / "three.csv").write_text("x,y\n1,2\n" * 20, encoding="utf-8")
     assert main([*words, "three.csv", "--start", "first/model.safetensors", "--out", "three"]) != 0
-    assert "has no column 'c'" in capsys.readouterr().err
+    assert "has no column 'a'" in capsys.readouterr().err
 
 
 def test_patience_counts_epochs_without_a_new_best(here: Path) -> None:
