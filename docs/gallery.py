@@ -2,7 +2,7 @@
 
     python docs/gallery.py [--check]
 
-A script, docs/gallery/figure_*.py, says in its docstring what the figure shows, and leaves `pictures`: name -> drawing.
+A script, docs/gallery/figure_*.py, has a docstring of a title and a caption, and assigns `pictures`: name -> drawing.
 --check writes nothing, and fails if the page is not what it would write.
 """
 
@@ -24,7 +24,7 @@ HEADING = """# Gallery of figures
 Copy a script to draw a graph, a network over time, a cell or text generation. The pictures are figures 3.1 to 3.7 of
 Lynge's thesis on recurrent networks (2016).
 
-Black squares are data and parameters, grey squares are labels, circles are operations, and the cost is red. Blue edges
+Black squares are data and parameters, gray squares are labels, circles are operations, and the cost is red. Blue edges
 come from input data, red edges lead to the output, and green edges lead from a prediction to the next input.
 
 [Architectures](architectures.md) has pictures of all cells, [drawing](drawing.md) explains all options.
@@ -53,7 +53,8 @@ def page() -> str:
 def section(script: Path) -> Iterator[str]:
     number = script.stem.removeprefix("figure_").replace("_", ".")
     _, said, code = script.read_text(encoding="utf-8").split('"""', 2)
-    yield f"## Figure {number}\n\n{said}\n"
+    title, caption = said.strip().split("\n\n")
+    yield f"## {title} (figure {number})\n\n{caption}\n"
     for name in pictures_of(script):
         yield f"![Figure {number} {name}](gallery/{file_of(script, name)})\n"
     yield f"```python\n{code.strip()}\n```\n"

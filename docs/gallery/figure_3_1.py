@@ -1,4 +1,7 @@
-"""The sum of squared errors as a graph of nodes: (a) all of it, (b) with the cost as one node."""
+"""Draw a cost function
+
+The sum of squared errors as a graph of nodes: (a) every node, (b) the cost as one node.
+"""
 
 import numpy as np
 

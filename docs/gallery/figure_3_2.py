@@ -1,4 +1,7 @@
-"""A network with two hidden layers: (a) every node, (b) the compact style."""
+"""Draw a feed-forward network
+
+A network with two hidden layers: (a) every node, (b) the compact style.
+"""
 
 import numpy as np
 

@@ -1,4 +1,7 @@
-"""A network whose two hidden layers share their weights: W_1 has two paths to the cost."""
+"""Draw shared weights
+
+A network whose two hidden layers share their weights: W_1 has two paths to the cost.
+"""
 
 import numpy as np
 

@@ -1,4 +1,7 @@
-"""A recurrent network with two layers and skip connections, unrolled over three time steps. Each weight is a node."""
+"""Draw a recurrent network over time
+
+A recurrent network with two layers and skip connections, unrolled over three time steps. Each weight is a node.
+"""
 
 import graphnet_rnn as rnn
 import viz

@@ -1,4 +1,7 @@
-"""The network of figure 3.4: (open) weights as labels on edges, (closed) one box for each layer and step."""
+"""Draw a recurrent network in compact or closed style
+
+The network of figure 3.4: (open) weights as labels on edges, (closed) one box for each layer and step.
+"""
 
 import graphnet_rnn as rnn
 import viz

@@ -1,4 +1,7 @@
-"""A network that generates four letters from one: χ converts a prediction into the next input."""
+"""Draw text generation
+
+A network that generates four letters from one. The node χ converts a prediction into the next input.
+"""
 
 import graphnet_rnn as rnn
 import viz

@@ -1,4 +1,7 @@
-"""An LSTM: one step of a cell, and two steps of a network."""
+"""Draw an LSTM
+
+An LSTM: one step of a cell, and two steps of a network.
+"""
 
 import graphnet_rnn as rnn
 import viz
