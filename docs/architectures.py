@@ -2,11 +2,11 @@
 
     python docs/architectures.py [--check] [NAME ...]
 
-A picture is drawn if its graph is another than when it was last drawn (architectures/graphs.json has digests), so that
-another version of Graphviz moves no lines of the others; or if it is named. --check compares these, too.
+A picture is drawn again only if its graph has changed since the last drawing (architectures/graphs.json has digests) or
+if you pass its NAME. A new version of Graphviz therefore does not change the other pictures.
 
-All that the page says is read off the classes: the first line of a docstring is the equation, a line that begins with
-"Source:" the source. --check writes nothing, and fails if the page is not what it would write.
+The rows are read from the classes: the first paragraph of a docstring is the equation, and the text after "Source:" is
+the source. --check writes nothing, and fails if the page or a picture is out of date.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PICTURES = FOLDER / "architectures"
 GRAPHS = PICTURES / "graphs.json"
 UNITS, SYMBOLS = 128, 65
 
-#: What is drawn where the default would be too large for a slide.
+#: Smaller cells for the pictures of cells that would be too large for a slide.
 SMALLER: dict[str, rnn.Cell] = {
     "RHN": rnn.RHN(128, depth=3),
     "HyperRHN": rnn.HyperRHN(128, 16, depth=2),
@@ -46,7 +46,7 @@ SMALLER: dict[str, rnn.Cell] = {
 
 @dataclass(frozen=True)
 class Row:
-    """An architecture: its name and class, how many parameters it has and of what size, and what is drawn."""
+    """An architecture: name, Python expression, documented class, number of parameters, and what is drawn."""
 
     name: str
     python: str
@@ -60,7 +60,7 @@ class Row:
 
     @property
     def source(self) -> str:
-        """What follows "Source:" in the docstring."""
+        """The text after "Source:" in the docstring."""
         found = re.search(
             r"Source: (.*?)(?:\n\n|\Z|\n {0,4}Raises)", inspect.getdoc(self.documented) or "", re.S
         )
@@ -114,11 +114,11 @@ def other_rows() -> list[Row]:
 
 
 def embedded(cell: rnn.Cell, *more: rnn.Cell) -> list[rnn.Cell]:
-    """Behind an embedding of 27 numbers, as in Suarez 2017, 3.2."""
+    """Layers with an embedding of 27 numbers before them, as in Suarez 2017, 3.2."""
     return [rnn.Dense(27, activation="linear", bias=False), cell, *more]
 
 
-#: What the sources report: name, layers, symbols, output bias, reported, and why ours may differ.
+#: Published numbers: name, layers, symbols, output bias, number reported, and why ours may differ.
 REPORTED: list[tuple[str, list[rnn.Cell], int, bool, str, str]] = [
     ("Krause: RNN", [rnn.Elman(400)], 70, False, "216,400", "70 symbols and no output bias throughout table 4.5"),
     ("Krause: mRNN", [rnn.MRNN(280)], 70, False, "215,880", ""),
@@ -174,8 +174,8 @@ Find a cell or a model with its equation, its source, its number of parameters a
 into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
 
 In the equations, a prime marks the value after the step, σ is the logistic function, and vectors are multiplied element
-by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b). `viz.draw(cell, style="compact")` draws the diagrams; a few
-diagrams show a smaller cell than the table.
+by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b). The diagrams are drawn by `viz.draw(cell, style="compact")`;
+large cells are drawn with smaller sizes.
 
 Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
 reference in `tests/`: a NumPy loop from the equations of the source, an explicit sum over all states, or PyTorch.
@@ -183,8 +183,8 @@ reference in `tests/`: a NumPy loop from the equations of the source, an explici
 
 ## Cells (`rnn.cells.ALL`)
 
-The number of parameters is that of a network with one layer of {units} units that reads and predicts {symbols} symbols,
-with the output layer. Exceptions: StackedMRNN has 3 × {units} units, HyperRHN has 16 hyper units.
+*Parameters* is the number of parameters of a network with one layer of {units} units and the output layer, for a
+vocabulary of {symbols} symbols. Exceptions: StackedMRNN has 3 × {units} units, HyperRHN has 16 hyper units.
 
 {cells}
 
@@ -226,7 +226,7 @@ def drawings() -> dict[str, viz.Drawing]:
 
 
 def without_lines(text: str) -> str:
-    """Where a node was made without the number of the line: a picture is no other if a line above it is new."""
+    """Removes line numbers of nodes, so that a picture does not change if its node's line moves."""
     return re.sub(r"(made at \w+\.py):\d+", r"\1", text)
 
 
