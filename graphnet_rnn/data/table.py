@@ -47,7 +47,7 @@ class Forecast:
     >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", horizon=2))
     >>> (forecast,) = table.forecasts(np.full((6, 1, 2), 5.5))
     >>> forecast.target, forecast.after.tolist(), forecast.predicted.tolist()
-    ('sold', [7, 8], [5.5, 5.5])
+    ('sold', [7.0, 8.0], [5.5, 5.5])
     """
 
     case: str
@@ -222,8 +222,8 @@ class Table:
         season: m, in rows; default 1, the last value. Needs a horizon. Source: Hyndman & Athanasopoulos 2021, 5.2.
 
         >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
-        >>> table.naive().ravel().tolist(), table.naive_error().tolist()
-        ([3.0, 5.0, 4.0], [1.5])
+        >>> table.naive().ravel().tolist()
+        [3.0, 5.0, 4.0]
         """
         season, y = whole_number("Table: season", season), self._targets()
         if self.columns.horizon is None or y.ndim == 1:
@@ -241,6 +241,10 @@ class Table:
         """mean of |y_t - y_{t-m}|: the scale of the mean absolute scaled error (MASE), (outputs,)
 
         season: m, in rows; default 1. Source: Hyndman & Koehler 2006.
+
+        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> table.naive_error().tolist()
+        [1.5]
         """
         season, y = whole_number("Table: season", season), self._targets()
         gaps = [np.abs(y[rows[season:]] - y[rows[:-season]]) for rows in self._groups]
@@ -328,6 +332,10 @@ class Table:
         """Returns a forecast of each target in each case, for viz.forecast; needs a horizon.
 
         outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0].
+
+        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> table.forecasts(np.full((3, 1, 1), 5.5))[0].predicted.tolist()
+        [5.5]
         """
         horizon, o = self.columns.horizon, np.asarray(outputs)
         if horizon is None or self.columns.classes is not None:

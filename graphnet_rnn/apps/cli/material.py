@@ -130,7 +130,14 @@ def table_for(network: Network, options: argparse.Namespace, **others: Any) -> T
     choice = replace(choice_of(options, network.pool is not None), **others)
     known = network.columns
     if known is None:
-        return Table(options.data, choice)
+        table = Table(options.data, choice)
+        found = table.columns.input_names()
+        if len(found) != network.inputs:
+            raise UsageError(
+                f"the model reads {network.inputs} inputs, but {options.data} has {len(found)} "
+                f"({in_brief(', '.join(found))}); name the columns by --inputs"
+            )
+        return table
     fixed = {"inputs": "inputs", "targets": "target", "calendar": "calendar", "horizon": "horizon"}
     fixed |= {"categories": "categories", "date_format": "date_format"}
     given = {option for name, option in fixed.items() if option in options.written}
