@@ -74,6 +74,7 @@ guides_that_run = [
     "declaring_cells",
     "declaring_optimizers",
     "arrays_and_tables",
+    "forecasting",
     "coming_from_pytorch_and_keras",
     "variable_length_sequences",
     "music",

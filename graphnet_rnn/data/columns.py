@@ -237,6 +237,8 @@ def _as_number(cell: str) -> float | None:
 
 
 def _as_date(cell: str, date_format: str | None = None) -> datetime | None:
+    if date_format is None:
+        cell = re.sub(r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3", cell)
     try:
         found = datetime.fromisoformat(cell) if date_format is None else datetime.strptime(cell, date_format)
     except ValueError:

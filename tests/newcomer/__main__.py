@@ -13,7 +13,7 @@ traceback. The site must not contain the name of the folder in which it was buil
 from __future__ import annotations
 
 import argparse
-import itertools
+import datetime
 import math
 import os
 import re
@@ -149,13 +149,17 @@ def write_files(folder: Path) -> None:
     guide = (ROOT / "docs" / "declaring_cells.md").read_text("utf-8")
     (class_in_guide,) = re.findall(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)
     (folder / "my_cells.py").write_text(f"{OURS}\n\n{class_in_guide}", "utf-8")
-    rows = [f"{math.sin(i / 3):.3f},{i % 7 / 7:.3f},{i % 2},{'ab'[i % 2]}" for i in range(400)]
-    (folder / "weather.csv").write_text("\n".join(["rain,wind,cloud", *(row[:-2] for row in rows), ""]))
-    table = [row.rsplit(",", 2)[0] for row in rows]
-    shifted = [f"{now},{then}" for now, then in itertools.pairwise(table)]
-    (folder / "next.csv").write_text("\n".join(["rain,wind,next_rain,next_wind", *shifted, ""]))
+    rows = [f"{math.sin(i / 3):.3f},{i % 7 / 7:.3f}" for i in range(400)]
+    cloud = [f"{row},{i % 2}" for i, row in enumerate(rows)]
+    (folder / "weather.csv").write_text("\n".join(["rain,wind,cloud", *cloud, ""]))
     for name in ("steps.csv", "new.csv"):
-        (folder / name).write_text("\n".join(["ax,ay,kind,person", *rows, ""]))
+        steps = [f"{row},{('walk', 'run')[i % 2]},{'ab'[i % 2]}" for i, row in enumerate(rows)]
+        (folder / name).write_text("\n".join(["ax,ay,kind,person", *steps, ""]))
+    days = [datetime.date(2012, 1, 1) + datetime.timedelta(i) for i in range(400)]
+    sky = [
+        f"{day},{row},{('sun', 'rain')[i % 2]}" for i, (day, row) in enumerate(zip(days, rows, strict=True))
+    ]
+    (folder / "seattle.csv").write_text("\n".join(["date,temp_max,wind,weather", *sky, ""]))
     x = np.linspace(-1, 1, 600).reshape(10, 30, 2)
     np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2), w=np.ones((10, 30)))
     (folder / "graphnet" / "graph").mkdir(parents=True)

@@ -33,6 +33,8 @@ CHOICES = (
     Choice(r".*benchmarks\.gpu|.*--backend cuda$", None, "needs a GPU"),
     Choice(r"(python3 run\.py python -m )?pip install (torch|['\"](graphnet-rnn|\.)\[(peers|cuda|cublas|tutorials)\b)",
            None, "gigabytes"),
+    Choice(r"pip install vega_datasets|python -c .from vega_datasets|python -m benchmarks\.forecasts", None,
+           "needs a package of data sets; a table like it is there"),
     Choice(r"python -m venv hf", None, "another library, for a comparison"),
     Choice(r"python -m (benchmarks\.networks|graphnet_rnn\.experiments\.dependencies\.momentum)$", None,
            "a quarter of an hour and more; its --help is run"),
@@ -96,10 +98,12 @@ CHOICES = (
 STAND_INS = {
     **dict.fromkeys((
         "book.txt", "other.txt", "python.txt", "my_cells.py", "graphnet/graph/node.py", "recipe.toml", "signals.npz",
-        "weather.csv", "next.csv", "steps.csv", "new.csv",
+        "weather.csv", "steps.csv", "new.csv", "seattle.csv",
     ), ""),
-    "runs/next": "graphnet-rnn train next.csv --inputs rain,wind --target next_rain,next_wind --pieces 48 --units 4 "
-        "--epochs 1 --quiet --out runs/next",
+    "runs/seattle": "graphnet-rnn train seattle.csv --target temp_max --time-column date --horizon 7 --calendar day "
+        "--units 4 --epochs 1 --quiet --out runs/seattle",
+    "runs/sky": "graphnet-rnn train seattle.csv --target weather --time-column date --horizon 1 --calendar day "
+        "--units 4 --epochs 1 --quiet --out runs/sky",
     "runs/weather-LSTM": "graphnet-rnn train weather.csv --target rain,wind --pieces 48 --units 4 --epochs 1 "
         "--quiet --out runs/weather-LSTM",
     "runs/steps-LSTM": "graphnet-rnn train steps.csv --target kind --case person --inputs ax,ay --units 4 --epochs 1 "

@@ -286,6 +286,20 @@ def test_irregular_times_are_noted() -> None:
     assert list(table.predictions(np.zeros((3, 1, 1)), "squared")) == ["step", "predicted_y"]  # no next date
 
 
+def test_dates_in_several_forms() -> None:
+    for days, date_format in (
+        (["2024-05-01", "2024-05-02"], None),
+        (["2024/05/01", "2024/05/02"], None),
+        (["20240501", "20240502"], None),
+        (["2024-05-01T02:00+02:00", "2024-05-01T20:00-04:00"], None),
+        (["1.5.2024", "2.5.2024"], "%d.%m.%Y"),
+        (np.array(["2024-05-01", "2024-05-02"], "M8[D]"), None),
+    ):
+        choice = Choice(targets="y", time="d", horizon=1, date_format=date_format)
+        found = Table({"d": days, "y": [1.5, 2]}, choice).predictions(np.zeros((2, 1, 1)), "squared")
+        assert found["d"] == ["2024-05-03" if date_format is None else "03.05.2024"]
+
+
 def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
     table = Table(write(tmp_path / "t.csv"), FORECAST)
     inputs, outputs = len(table.columns.input_names()), len(table.columns.output_names())

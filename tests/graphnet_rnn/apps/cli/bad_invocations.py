@@ -136,7 +136,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
             "train table.csv --target b --time-column a --calendar moon"),
         ("row 1 of the column 'who' is 'ann', but must be %Y",
             "train table.csv --target b --time-column who --date-format %Y"),
-        ("horizon must be a whole number >= 1, not {value}", "train table.csv --target b --horizon 0"),
+        ("horizon must be a whole number >= 1, not 0", "train table.csv --target b --horizon 0"),
         ("metrics must be functions of the model, or names of metrics of Arrays", "train numbers.npz --metrics z"),
         ("--inputs must be different names", "train table.csv --target b --inputs a,"),
         ("one target for the whole case cannot be cut", "train table.csv --target b --case who --pool last --pieces 1",
@@ -367,7 +367,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("would overwrite the data", "predict numbers.safetensors numbers.npz --out numbers.npz"),
         (r"the model reads 2 inputs, but table.csv has \d+ \(who = ann,",
             "predict numbers.safetensors table.csv --out new.csv"),
-        ("{option} shows forecasts of tables", "predict numbers.safetensors table.csv --inputs a,b --out new.csv --chart c.svg"),
+        ("--chart shows forecasts of tables",
+            "predict numbers.safetensors table.csv --inputs a,b --out new.csv --chart c.svg"),
     ],
     "sweep": [
         ("there is no file none", "sweep none.toml"),
