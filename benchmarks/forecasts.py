@@ -76,7 +76,7 @@ def lagged(x: Array) -> Array:
     return np.concatenate([x, *before], axis=1)
 
 
-def network(cell: rnn.Cell, past: dict[str, list[str]], whole: dict[str, list[str]], seed: int) -> Array:
+def network(cell: rnn.Cell, past: dict[str, Array], whole: dict[str, list[str]], seed: int) -> Array:
     """Forecasts of a network that was trained on the past."""
     train = rnn.data.Table(past, rnn.data.Choice(**{**vars(CHOICE), "pieces": 100}))
     inputs = len(train.columns.input_names())
