@@ -316,9 +316,10 @@ class _PerExample:
 
 
 def _moving(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
-    found = set(targets)
+    """Returns the nodes that depend on targets; a node of size 0 passes nothing on."""
+    found = {target for target in targets if target.size}
     for node in order:
-        passes = is_float(node.dtype) and not node.op.stops_gradient
+        passes = is_float(node.dtype) and node.size and not node.op.stops_gradient
         if passes and not found.isdisjoint(_passed(node)):
             found.add(node)
     return found

@@ -278,7 +278,11 @@ def _scatter_add(call: Call) -> str:
 
 def _one_hot(call: Call) -> str:
     """Looks up the index among all symbols first, so that an index out of range is an error, not zeros."""
-    symbols = call.writer.constant(np.arange(call.setting("depth")))
+    depth = call.setting("depth")
+    if isinstance(depth, Size):
+        symbols = call.say("Range", call.number(0, INT64), call.writer.scalar(depth), call.number(1, INT64))
+    else:
+        symbols = call.writer.constant(np.arange(depth))
     known = call.say("Gather", symbols, _index(call, 0))
     same = call.say("Equal", call.say("Unsqueeze", known, call.integers(-1)), symbols)
     return call.cast(same, call.dtype)

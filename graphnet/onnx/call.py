@@ -49,7 +49,7 @@ class Call:
         value, shape = self.inputs[i], self.input_shape(i)
         if value.shape == shape:
             return value.name
-        return self.writer.node("Expand", [value.name, self.writer.sizes(shape)])
+        return self.writer.expand(value.name, shape, self.input_dtype(i))
 
     @property
     def names(self) -> list[str]:

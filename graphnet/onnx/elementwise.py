@@ -9,6 +9,7 @@ import numpy as np
 from graphnet.graph.dtypes import BOOL, is_float
 from graphnet.graph.node import Dtype, Op
 from graphnet.onnx.call import WIDENED, Call
+from graphnet.onnx.sizes import Size
 from graphnet.ops import elementwise, loss
 
 __all__ = ["ELEMENTWISE", "Saying"]
@@ -77,13 +78,15 @@ def _softplus(call: Call) -> str:
 
 
 def _power(call: Call) -> str:
-    (x,), exponent = call.names, getattr(call.node.op, "exponent", 2.0)
+    (x,), exponent = call.names, call.setting("exponent")
     x = call.wide(x, call.dtype)
     dtype = np.dtype("int64") if not is_float(call.dtype) else call.dtype
     if exponent == 2:
         return call.narrow(call.say("Mul", x, x))
     if exponent == 0.5 and is_float(call.dtype):
         return call.say("Sqrt", x)
+    if isinstance(exponent, Size):
+        return call.narrow(call.say("Pow", x, call.cast(call.writer.scalar(exponent), dtype)))
     return call.narrow(call.say("Pow", x, call.number(exponent, dtype)))
 
 

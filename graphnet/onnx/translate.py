@@ -68,7 +68,7 @@ def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
         if value.shape == shape:
             found.append(value.name)
         else:
-            found.append(writer.node("Expand", [value.name, writer.sizes(shape)]))
+            found.append(writer.expand(value.name, shape, node.dtype))
     return found
 
 

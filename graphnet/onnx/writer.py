@@ -108,6 +108,13 @@ class Writer:
     def cast(self, x: str, to: Dtype) -> str:
         return self.node("Cast", [x], to=self.onnx.helper.np_dtype_to_tensor_dtype(to))
 
+    def expand(self, x: str, shape: Sequence[Extent], dtype: Dtype) -> str:
+        """Returns x in this shape. Some runtimes expand to an axis of size 0 wrongly, so such a value is made anew."""
+        if 0 not in shape:
+            return self.node("Expand", [x, self.sizes(shape)])
+        zero = self.onnx.numpy_helper.from_array(np.zeros(1, self.dtype(dtype)))
+        return self.node("ConstantOfShape", [self.sizes(shape)], value=zero)
+
     def is_nan(self, x: str) -> str:
         return self.cast(self.node("IsNaN", [x]), FLOAT32)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphnet.errors import GraphnetError, UsageError
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
 from graphnet.settings import one_of, shown, whole_number
 
@@ -99,7 +100,10 @@ def square_operator(function: str, op: Any) -> int:
             f"{function}: op is the node {op.describe()} (made at {op.origin}); pass an operator of its derivatives, "
             "gn.linear_operator(kind, node, parameters, feed)"
         )
-    shape = getattr(op, "shape", None)
+    require_unmasked(f"{function}: op", op)
+    shape, dtype = getattr(op, "shape", None), getattr(op, "dtype", None)
+    if dtype is not None and np.dtype(dtype).kind == "c":
+        raise UsageError(f"{function}: op must be of real numbers, not {dtype}")
     if not isinstance(shape, tuple) or len(shape) != 2 or not hasattr(op, "__matmul__"):
         raise UsageError(
             f"{function}: op must be an operator that gn.linear_operator returns, or a matrix, not {shown(op)}"

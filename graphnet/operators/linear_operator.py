@@ -19,7 +19,7 @@ from graphnet.call.function import Function, compile
 from graphnet.derivatives.curvature import gauss_newton_product, hessian_product
 from graphnet.derivatives.gradient import backward, require_scalar, rop
 from graphnet.errors import DifferentiationError, UsageError, ValueAccessError
-from graphnet.graph.dtypes import is_float
+from graphnet.graph.dtypes import is_float, require_unmasked
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Dtype, Node
 from graphnet.ops.leaf import input as input_node
@@ -244,6 +244,7 @@ def _holds(node: Node, array: Array) -> bool:
 
 
 def _real(vector: Array) -> Array:
+    require_unmasked("linear_operator: the vector", vector)
     if vector.dtype.kind not in "fiub":
         raise UsageError(f"linear_operator: the vector must be of real numbers, not {vector.dtype}")
     return vector.ravel()

@@ -95,6 +95,7 @@ def array(values: Any) -> Initializer:
     >>> net.parameters["output.b_o"].value
     array([0., 2.], dtype=float32)
     """
+    require_unmasked("initializers.array", values)
     return lambda generator, shape: np.array(values, np.float64)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -59,6 +60,12 @@ class Attention(Cell):
             raise UsageError(
                 f"Attention: inner must be a causal cell with a state, not {shown(self.inner, MANY)}"
             )
+        taken = [state.name for state in self.inner.states if state.name in ("memory", "l")]
+        if taken:
+            raise UsageError(
+                f"Attention: inner must not have the state {taken[0]}, which is one of Attention's own, so it cannot "
+                f"be {shown(self.inner, MANY)}"
+            )
         super().__init__(1, initial=initial)
         self.memory = whole_number("Attention: memory", memory)
         self.places = whole_number("Attention: places", places)
@@ -66,9 +73,11 @@ class Attention(Cell):
         self.resolve()
 
     def resolve(self) -> None:
-        inner = self.inner.reading(self.reads + self.memory)
+        read = self.reads + self.memory
+        inner = self.inner.reading(read)
+        parts = [replace(s, width=read) if s.width == "reads" else s for s in parts_states(inner)]
         own = {"memory": self.places * self.memory, "l": self.places}
-        self.states = [*parts_states(inner), *(State(name, width) for name, width in own.items())]
+        self.states = [*parts, *(State(name, width) for name, width in own.items())]
         self.output = State("y", output_or_one(inner) + self.memory)
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:

@@ -306,7 +306,7 @@ def _require_resolution(frame: Frame, name: str, found: Array) -> None:
         exact = np.array([np.longdouble(str(value).strip()) for value in frame[name][there]])
     with np.errstate(over="ignore", invalid="ignore"):
         step, deviation = float(np.spacing(np.float32(np.abs(exact).max()))), float(exact.std())
-    if 0 < deviation < 4 * step < np.inf:
+    if 0 < deviation < 16 * step < np.inf:  # the rounding is then over 2 % of the deviation
         raise DataError(
             f"{frame.where}: float32 rounds the values of the column {shown(name)}, from {exact.min():.16g} to "
             f"{exact.max():.16g}, to multiples of {step:g}; subtract the first value, or leave the column out"

@@ -208,6 +208,8 @@ def frame_accuracy(predicted: Any, truth: Any, lengths: Any = None) -> float:
     >>> rnn.data.frame_accuracy([[1, 0, 0], [1, 1, 0]], truth)
     0.5
     """
+    for each in (predicted, truth):
+        require_unmasked("frame_accuracy", each)
     a, b = np.asarray(predicted), np.asarray(truth)
     if a.shape != b.shape or a.ndim not in (2, 3):
         raise DataError(

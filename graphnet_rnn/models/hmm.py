@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
@@ -460,6 +461,7 @@ def _draw(distributions: Array, generator: np.random.Generator) -> Array:
 
 
 def _as_floats(argument: str, value: Any) -> Array:
+    require_unmasked(argument, value)
     try:
         return np.array(value, np.float64)
     except (TypeError, ValueError, OverflowError) as error:

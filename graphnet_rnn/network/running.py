@@ -37,8 +37,8 @@ def run(
 ) -> tuple[Array, list[Array]]:
     """o_1 ... o_T, (time, batch, outputs), and the states after the last step, from x_1 ... x_T
 
-    With `pool` the output is (batch, outputs). Outputs are before the loss's nonlinearity: logits with "softmax",
-    "sigmoid" and "ctc".
+    With `pool` the output is (batch, outputs). Of a network with outputs=0, it is the output of the last layer. Outputs
+    are before the loss's nonlinearity: logits with "softmax", "sigmoid" and "ctc".
 
     network: any rnn.Network. inputs: (time, batch, inputs), or symbols (time, batch). states: states before the first
     step, one array (batch, width) each, as returned by an earlier call; by default zeros or the learned states. Not for
@@ -166,7 +166,7 @@ class Runner:
         return function
 
     def _wanted(self, u: Unrolled) -> list[Node]:
-        if not self.read_by_output:
+        if not self.read_by_output and self.network.outputs:
             if u.ends is None or self.network.pool is not None:
                 return [u.logits]
             beyond = blank_for_sure(self.network.outputs, u.logits.dtype) if self.network.loss == "ctc" else 0
@@ -197,7 +197,7 @@ class Runner:
 
 def arrays_of_states(who: str, names: Sequence[tuple[str, int]], states: Any, batch: int) -> list[Array]:
     """Returns one array (batch, width) for each state; DataError, prefixed with `who`, if they do not fit."""
-    arrays = [np.asarray(state) for state in listed(f"{who}: states", states, "arrays")]
+    arrays = [array_of(f"{who}: states", state) for state in listed(f"{who}: states", states, "arrays")]
     if [array.shape for array in arrays] != [(batch, width) for _, width in names]:
         named = ", ".join(f"{name} {[batch, width]}" for name, width in names)
         given = ", ".join(str(list(array.shape)) for array in arrays)
@@ -212,7 +212,7 @@ def inputs_and_lengths(who: str, network: Network, inputs: Any, lengths: Any) ->
     """Returns the inputs as the network reads them, padded by zeros, and the lengths; DataError if they do not fit."""
     if lengths is None:
         return checked_inputs(who, network, inputs), None
-    given = np.asarray(inputs)
+    given = array_of(f"{who}: inputs", inputs)
     ends = checked_lengths(who, lengths, *given.shape[:2]) if given.ndim in (2, 3) else None
     if ends is not None:
         given = zero_outside(given, np.arange(len(given))[:, None] < ends)

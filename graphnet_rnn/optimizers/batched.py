@@ -283,6 +283,11 @@ class BatchedObjective:
         return self.objective.parameters
 
     @property
+    def names(self) -> list[str]:
+        """See Objective."""
+        return self.objective.names
+
+    @property
     def slices(self) -> list[slice]:
         """See Objective.slices."""
         return self.objective.slices

@@ -68,7 +68,7 @@ def factors(owner: str, groups: Groups, theta: Array, objective: Any) -> dict[st
     Raises UsageError for an objective whose parameters have no names, and for a pattern without a match.
     """
     parameters = _parameters_of(owner, objective)
-    names = [node.name or "" for node in parameters]
+    names = getattr(objective, "names", None) or [node.name or "" for node in parameters]
     for pattern, _ in groups:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(
@@ -98,7 +98,7 @@ def patterns(owner: str, given: Any) -> tuple[str, ...]:
     return tuple(each for each in found if each)
 
 
-def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -> list[Node]:
+def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -> dict[str, Node]:
     """Returns the parameters that match no pattern; UsageError for a pattern without a match, and if all are frozen."""
     for pattern in frozen:
         if not any(fnmatchcase(name, pattern) for name in parameters):
@@ -106,9 +106,11 @@ def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -
                 f"{owner}: frozen names {pattern!r}, which no parameter matches; the parameters are "
                 f"{', '.join(parameters)}"
             )
-    found = [
-        node for name, node in parameters.items() if not any(fnmatchcase(name, pattern) for pattern in frozen)
-    ]
+    found = {
+        name: node
+        for name, node in parameters.items()
+        if not any(fnmatchcase(name, pattern) for pattern in frozen)
+    }
     if not found:
         raise UsageError(f"{owner}: frozen must leave at least one parameter to train")
     return found

@@ -32,7 +32,7 @@ class Objective:
     """C(w), its gradient and its Gauss-Newton products, w the concatenated parameters.
 
     cost: a scalar node.
-    parameters: Parameter nodes, or a mapping of these, such as net.parameters.
+    parameters: Parameter nodes, or a mapping of these, such as net.parameters, whose keys are the names for groups.
     inputs: Input nodes; `feed` sets their values.
     also: nodes to compute along with the gradient, such as the final states of a network; read their values from
     `also_values` afterwards.
@@ -101,6 +101,12 @@ class Objective:
         )
         self.at = None if at is None else _nodes("at", at)
         self.parameters = _parameters(parameters)
+        #: Names of the parameters for groups: keys of the mapping, or names of the nodes.
+        self.names = (
+            list(parameters)
+            if isinstance(parameters, Mapping)
+            else [node.name or "" for node in self.parameters]
+        )
         self.inputs, self.also = _nodes("inputs", inputs), _nodes("also", also)
         for node in self.inputs:
             if not node.op.is_input:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
@@ -81,6 +82,7 @@ class NGrams:
 
     def probability(self, windows: Array) -> Array:
         """p of the last symbol of each window given the others; windows (n, order), padded by -1 in front."""
+        require_unmasked("NGrams.probability: windows", windows)
         p = np.full(len(windows), 1.0 / len(self.vocabulary))
         keys, known = np.zeros(len(windows), np.int64), np.ones(len(windows), bool)
         for length, level in enumerate(self._levels, 1):

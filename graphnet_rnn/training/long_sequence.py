@@ -12,6 +12,7 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.network.running import array_of
 from graphnet_rnn.optimizers.objective import flat_parts
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
@@ -85,6 +86,7 @@ class LongSequence:
         self.backend = backend
         self.threads = None if threads is None else whole_number("LongSequence: threads", threads)
         self.parameters = list(network.parameters.values())
+        self.names = list(network.parameters)
         self._kinds: dict[tuple[bool, int], _Piece] = {}
         self._fed: list[tuple[_Piece, Array, Array]] = []
         self._count = 0
@@ -130,7 +132,7 @@ class LongSequence:
 
         They are not copied, since they may be larger than memory: do not change them until the next feed.
         """
-        x, t = np.asarray(x), np.asarray(t)
+        x, t = array_of("LongSequence.feed: x", x), array_of("LongSequence.feed: t", t)
         more = int(self.predict_first)
         if x.ndim < 2 or t.ndim < 2 or x.shape[1] != self.batch or t.shape[1] != self.batch:
             raise UsageError(

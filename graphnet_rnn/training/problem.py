@@ -265,8 +265,9 @@ class ObjectiveProblem(CompiledProblem):
             return np.asarray(theta)
         found = self.model.theta.copy()
         chosen = trained(type(self).__name__, self.model.parameters, self.frozen)
-        nodes = self.model.parameters.values()
-        found[np.repeat([node in chosen for node in nodes], [node.size for node in nodes])] = theta
+        parameters = self.model.parameters
+        sizes = [node.size for node in parameters.values()]
+        found[np.repeat([name in chosen for name in parameters], sizes)] = theta
         return found
 
     def require_fit(self, optimizer: Optimizer) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network.running import checked_floats
+from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
@@ -172,10 +172,7 @@ class Stream(Problem):
 
 
 def _sequences(what: str, inputs: Any, targets: Any) -> tuple[Array, Array]:
-    try:
-        x, t = np.asarray(inputs), np.asarray(targets)
-    except ValueError as error:
-        raise DataError(f"Stream: {what} must be arrays: {error}") from None
+    x, t = (array_of(f"Stream: {what}", each) for each in (inputs, targets))
     if x.ndim < 2 or not len(x) or x.shape[:2] != t.shape[:2]:
         raise DataError(
             f"Stream: {what} must both be (time, batch, ...), not {list(x.shape)} and {list(t.shape)}"
@@ -186,7 +183,7 @@ def _sequences(what: str, inputs: Any, targets: Any) -> tuple[Array, Array]:
 def _weights(given: Any, time: int, every: int) -> Array:
     if given is None:
         return np.ones(time)
-    weights = checked_floats("Stream: weights", np.asarray(given), np.dtype("float64"))
+    weights = checked_floats("Stream: weights", array_of("Stream: weights", given), np.dtype("float64"))
     if weights.shape != (time,) or (weights < 0).any():
         found = f"{list(weights.shape)} with the minimum {weights.min(initial=0):g}"
         raise DataError(f"Stream: weights must be {time} numbers >= 0, one for each time step, not {found}")

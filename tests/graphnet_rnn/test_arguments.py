@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphnet as gn
 import graphnet_rnn as rnn
+import viz
 from graphnet.errors import DtypeError, GraphnetError
 from graphnet_rnn import settings
 from graphnet_rnn.cell import initializers
@@ -94,6 +96,30 @@ SETTLED = [
     (assigned("theta", np.ma.ones(NET.theta.size)), DtypeError, ("theta", "masked")),
 ]
 
+#: Calls with a masked array, whose mask NumPy would drop.
+MASKED = np.ma.masked_array(np.ones((4, 1, 1)), np.arange(4).reshape(4, 1, 1) % 2)
+SQUARED = rnn.Network([rnn.Elman(2)], 1, 1, "squared")
+TAKE_MASKED: dict[str, Callable[[], Any]] = {
+    "LongSequence": lambda: rnn.LongSequence(SQUARED).feed(MASKED.data, MASKED),
+    "Stream": lambda: rnn.Stream(rnn.online.RTRL(SQUARED), MASKED.data, MASKED),
+    "Stream, weights": lambda: rnn.Stream(
+        rnn.online.RTRL(SQUARED), MASKED.data, MASKED.data, weights=MASKED[:, 0, 0]
+    ),
+    "frame_accuracy": lambda: rnn.data.frame_accuracy(MASKED[..., 0], MASKED.data[..., 0]),
+    "label_error_rate": lambda: label_error_rate([np.ma.ones(1, int)], [[1]]),
+    "label_error_rate, weights": lambda: label_error_rate([[1]], [[1]], np.ma.ones(1)),
+    "initializers.array": lambda: initializers.array(MASKED),
+    "run, states": lambda: rnn.run(SQUARED, MASKED.data, [np.ma.ones((1, 2))]),
+    "run, inputs": lambda: rnn.run(SQUARED, MASKED, lengths=[3]),
+    "HMM": lambda: rnn.HMM(2, 2, frequencies=np.ma.ones(2)),
+    "smoothed": lambda: rnn.tasks.smoothed(np.ma.ones(2), 3),
+    "regret": lambda: rnn.tasks.regret(np.ma.ones(2), rnn.tasks.Drawn("ab", np.ones(2), np.ones(2, bool))),
+    "zero_one_loss": lambda: rnn.tasks.zero_one_loss(ADDITION, np.ma.ones((30, 2, 1)), np.ones((30, 2, 1))),
+    "probability": lambda: rnn.NGrams("abcabc", order=2).probability(np.ma.zeros((1, 2), int)),
+    "trace": lambda: gn.trace(np.ma.ones((2, 2))),
+    "attention_map": lambda: viz.attention_map(np.ma.ones((2, 2))),
+}
+
 TEXTS = [
     (lambda s=s: VOCABULARY.decode(s), DataError, ("decode: symbols", said))
     for s, said in (([-1], "-1"), ([1.7], "1.7"), ([5], "symbols must be 0 ... 2; got 5"),
@@ -112,6 +138,7 @@ TEXTS = [
     (lambda: Batches(np.zeros(9), 2, 2), DataError, ("Batches: symbols", "float64")),
     (lambda: Batches(np.ma.zeros(9, int), 2, 2), DtypeError, ("Batches: symbols", "masked")),
     (lambda: rnn.data.write_midi("m.mid", np.ma.zeros((3, 88))), DtypeError, ("write_midi: roll", "masked")),
+    *((of, DtypeError, ("masked",)) for of in TAKE_MASKED.values()),
     (lambda: label_error_rate(3, [[1]]), DataError, ("label_error_rate: decoded", "3")),
     (lambda: label_error_rate([[1]], [[1]], [-1]), DataError, ("label_error_rate: weights", "at least 0")),
     (lambda: label_error_rate([[1]], [[1]], [np.nan]), DataError, ("label_error_rate: weights", "finite")),

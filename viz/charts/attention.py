@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.settings import has_items, shown
 from viz.errors import DrawingError, by_matplotlib
 
@@ -34,6 +35,7 @@ def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
     """
     from viz.charts.figure import Chart
 
+    require_unmasked("attention_map: shares", shares)
     try:
         a = np.asarray(shares, np.float64)
     except (TypeError, ValueError):

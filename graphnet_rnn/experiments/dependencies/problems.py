@@ -17,6 +17,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.running import array_of
 from graphnet_rnn.settings import require_generator, shown, whole_number
 
 __all__ = [
@@ -94,7 +95,7 @@ class Task(ABC):
         probable symbol differs from the target at any of the `judged` steps. Outputs that are not finite are wrong.
         Source: Sutskever 2013, 4.4. Raises DataError for arrays that do not fit.
         """
-        o, t = np.asarray(logits), np.asarray(targets)
+        o, t = array_of(f"{self.name}: logits", logits), array_of(f"{self.name}: targets", targets)
         wanted = (self.time, o.shape[1], self.outputs) if o.ndim == 3 else ()
         if o.shape != wanted or t.shape != (wanted if self.loss != "softmax" else wanted[:2]):
             raise DataError(
@@ -102,8 +103,7 @@ class Task(ABC):
                 f"not {list(o.shape)} and {list(t.shape)}"
             )
         o, t = o[-self.judged :], t[-self.judged :]
-        right = self._right(o, t) & np.isfinite(o).all(axis=2)
-        return ~right.all(axis=0)
+        return np.asarray(~(self._right(o, t) & np.isfinite(o).all(axis=2)).all(axis=0))
 
     def _right(self, o: Array, t: Array) -> Array:
         if self.loss == "squared":

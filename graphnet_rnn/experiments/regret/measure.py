@@ -15,6 +15,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.regret.texts import Drawn
+from graphnet_rnn.network.running import array_of
 from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["regret", "smoothed"]
@@ -39,7 +40,7 @@ def smoothed(probabilities: Any, symbols: int, first: int = 0) -> Array:
         whole_number("smoothed: symbols", symbols),
         whole_number("smoothed: first", first, least=0),
     )
-    p = np.asarray(probabilities, np.float64)
+    p = array_of("smoothed: probabilities", probabilities).astype(np.float64)
     if p.ndim == 0 or not ((p >= 0) & (p <= 1 + ROUNDING)).all():
         raise DataError(
             f"smoothed: probabilities must be an array of numbers in [0, 1], time first, not {shown(probabilities)}; "
@@ -64,7 +65,7 @@ def regret(bits: Any, drawn: Drawn) -> Array:
         raise DataError(
             f"regret: drawn must be a text with known bits, from rnn.tasks.symbols, not {shown(drawn)}."
         )
-    row = np.asarray(bits, np.float64)
+    row = array_of("regret: bits", bits).astype(np.float64)
     if row.shape != drawn.bits.shape:
         raise DataError(
             f"regret: bits must have one number for each of the text's {len(drawn.bits)} symbols, not the shape "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.ctc.loss import PADDING, REPEATS, blank_index
@@ -74,7 +75,7 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
             "label_error_rate: decoded and targets must have one sequence for each case, but there are "
             f"{len(decoded)} and {len(targets)}"
         )
-    w = np.ones(len(targets)) if weights is None else np.asarray(weights, np.float64)
+    w = np.ones(len(targets)) if weights is None else array_of("label_error_rate: weights", weights)
     if w.shape != (len(targets),):
         raise DataError(
             f"label_error_rate: weights must be ({len(targets)},), one for each case, not {list(w.shape)}"
@@ -98,6 +99,7 @@ def _label_rows(what: str, rows: Any) -> list[Array]:
         )
     found = []
     for case, row in enumerate(rows):
+        require_unmasked(f"label_error_rate: {what}", row)
         labels = np.asarray(row if isinstance(row, (np.ndarray, list, tuple)) else [None])
         if labels.ndim != 1 or (labels.size and labels.dtype.kind not in "iu"):
             raise DataError(

@@ -147,6 +147,10 @@ APART: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
     "softmax in columns": (lambda W: per_case(gn.softmax(W @ cases(3, 4), axis=0), 1), (2, 3)),
     "reductions": (lambda W: per_case(gn.max((y := cases(4, 3, 2) @ W), 1) + gn.logsumexp(y, axis=1)), (2, 2)),
     "masked weights": (lambda W: per_case(cases(4, 3) @ (W * gn.input((), "float64", name="τ"))), (3, 2)),
+    "parts of size 0": (
+        lambda W: per_case(gn.concatenate([(h := cases(4, 3) @ W)[:, :1], h[:, 1:1], h[:, 1:]], 1)), (3, 2),
+    ),
+    "a weight of size 0": (lambda W: per_case(cases(4, 3) @ W) + per_case(cases(4, 3) @ (W[:, :0] * 2)), (3, 2)),
     "stopped": (lambda W: per_case(cases(4, 3) @ W) * gn.stop_gradient(gn.sum(W)), (3, 2)),
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ REFUSED: dict[str, Callable[[gn.Node, int], gn.Node]] = {
     "even": lambda x, n: x[: n - n % 2],
     "only where there are few": lambda x, n: gn.tanh(x) if n < 100 else x,
     "diagonal": lambda x, n: gn.einsum("ii->i", x @ x.T),
+    "a power of a square": lambda x, n: gn.power(x, n * n),
     "numbers": lambda x, n: gn.reshape(gn.constant(np.arange(n) / n), (n, 1)) * x,
 }
 RIGHT: dict[str, Callable[[gn.Node, int], gn.Node]] = {
@@ -32,6 +33,11 @@ RIGHT: dict[str, Callable[[gn.Node, int], gn.Node]] = {
     "one more": lambda x, n: gn.sum(x) / (n + 1),
     "the first five": lambda x, n: x[:5],
     "slopes of neighbours": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[2:] * x[:-2])), [x])[0],
+    "a power": lambda x, n: gn.power(gn.absolute(x) / 2 + 0.5, n),
+    "its slope": lambda x, n: gn.gradient(gn.sum(gn.power(x / 3, 2 * n + 1)), [x])[0],
+    "one-hot of n": lambda x, n: gn.one_hot(gn.argmax(x, 0), n),
+    "of nothing": lambda x, n: gn.gradient(gn.sin(gn.sum(x[:, :0])), [x])[0],
+    "nothing": lambda x, n: x[:, :0] * 2,
     "numbered": lambda x, n: gn.cast(gn.reshape(gn.constant(np.arange(2, n + 2)), (n, 1)), "float32") * x,
 }
 

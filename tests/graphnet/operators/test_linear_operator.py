@@ -378,6 +378,7 @@ def test_results_depend_on_the_seed_for_any_operator() -> None:
 NO_OPERATOR: list[tuple[Any, str]] = [
     (np.ones((3, 2)), r"must be square.* 3 × 2.*J\.H @ J"),
     (np.ones((0, 0)), "must be square"),
+    (np.eye(2) * 1j, "must be of real numbers, not complex128"),
     (np.ones(3), "op must be an operator"),
     (3, "op must be an operator.*not 3"),
     (gn.input((3, 3), name="x"), r"the node x\[3, 3\].*gn\.linear_operator"),

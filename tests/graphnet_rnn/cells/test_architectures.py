@@ -305,6 +305,8 @@ REFUSED = {
     "no number of a layer": (shared({1: -1}), UsageError, "share: a layer must be .* not -1"),
     "shares another width": (shared({1: 0}), UsageError, "reads 4 values. cannot use the weights of layer0"),
     "hyper backwards": (lambda: rnn.Hyper(rnn.Bidirectional(4)), UsageError, "main must be causal"),
+    "attention twice": (lambda: rnn.Attention(rnn.Attention(4)), UsageError, "inner must not have the state memory"),
+    "attention of l": (lambda: rnn.Attention(rnn.HMMFilter(3)), UsageError, "inner must not have the state l,"),
     "hyper of inputs": (lambda: rnn.Hyper(4, rnn.NARX(4)), UsageError, "controller must not keep its inputs"),
     "hyper of a word": (lambda: rnn.Hyper("LSTM"), UsageError, "main must be a cell, .* not 'LSTM'"),
     "loss": (fitted(network=rnn.Network([rnn.Elman(2)], 3, 3)), UsageError, "loss is 'softmax'"),
@@ -413,3 +415,21 @@ def test_suarez_table_1_where_the_report_is_not_rounded_or_not_explained() -> No
     assert rhn == 50 * 27 + 2 * 27 * 1000 + 7 * 2 * 1000**2 + outputs == 14_105_400
     hyper = parameters(EMBEDDING, cells.HyperRHN(1000, 128, depth=7), symbols=50)
     assert hyper == rhn + 2 * 27 * 128 + 7 * 2 * 128**2 + 7 * 128 * 1000 == 15_237_688
+
+
+def test_attention_around_a_cell_that_keeps_its_inputs() -> None:
+    """Those that it reads: the input and the context."""
+    cell = rnn.Attention(rnn.NARX(3), 2, 4)
+    rnn.testing.check_cell(cell)
+    network = rnn.Network([cell], 3, 2, "squared")
+    assert {width for name, width in network.state_names() if "x1" in name} == {3 + 2}
+
+
+def test_a_network_without_outputs_gives_its_last_layer() -> None:
+    inner = rnn.Network([rnn.GRU(4), rnn.Elman(3)], 2, outputs=0, reads="vectors")
+    x = np.random.default_rng(0).standard_normal((6, 5, 2)).astype("float32")
+    found, states = rnn.run(inner, x)
+    assert found.shape == (6, 5, 3)
+    np.testing.assert_array_equal(found[-1], states[-1])
+    ragged, _ = rnn.run(inner, x, lengths=[6, 1, 2, 3, 4])
+    np.testing.assert_allclose(ragged[:1], found[:1])

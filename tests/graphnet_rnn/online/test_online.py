@@ -336,7 +336,7 @@ def test_invalid_streams_leave_the_weights_unchanged() -> None:
         (UsageError, {"every": 0}, "every .* not 0"),
         (DataError, {"every": 9}, "a step takes 9 time steps, but there are only 5"),
         (DataError, {"targets": t[1:]}, r"not \[5, 1\] and \[4, 1\]"),
-        (DataError, {"inputs": [[1], [2, 3]]}, "must be arrays"),
+        (DataError, {"inputs": [[1], [2, 3]]}, "must be an array"),
         (DataError, {"weights": np.ones(4)}, r"weights must be 5 numbers >= 0, .* not \[4\]"),
         (DataError, {"weights": -np.ones(5)}, "weights .* minimum -1"),
         (DataError, {"weights": [1, 0, 1, 1, 1]}, "step 1 has no time step with a weight above 0"),

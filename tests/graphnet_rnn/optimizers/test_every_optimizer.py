@@ -20,6 +20,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop, compiled_equations, vectors
+from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.compiled_equations import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
 from tests.graphnet_rnn.optimizers.toys import CENTRE, H, Quadratic, rosenbrock
@@ -370,6 +371,25 @@ def test_groups_are_factors_on_rate_and_decay() -> None:
                 g = H @ (w - CENTRE)
                 w = w - 0.07 * np.array(rates) * (g + optimizer.weight_decay * np.array(decays) * w)
             assert np.allclose(result.theta, w, rtol=1e-13)
+
+
+def test_groups_name_the_keys_of_the_parameters() -> None:
+    """Of a mapping, as those of a composed model, whose parts may have weights of one name."""
+    one, two = (gn.parameter(np.array([2.0]), name="layer0.w") for _ in range(2))
+    cost = gn.sum(one * one + two * two)
+    parameters = {"encoder.layer0.w": one, "decoder.layer0.w": two}
+    single = rnn.Objective(cost, parameters)
+    for objective in (single, rnn.BatchedObjective(single), ObjectiveBySize([single])):
+        for patterns, rates in (
+            ({"encoder.*": {"rate": 0.5}}, [0.5, 1]),
+            ({"*.layer0.*": {"rate": 2}}, [2, 2]),
+        ):
+            state = SGD(0.1, groups=patterns).init(single.start(), objective)
+            assert state["group_rate"].tolist() == rates
+        with pytest.raises(
+            UsageError, match=r"'layer0\.\*', which no parameter matches; the parameters are encoder"
+        ):
+            SGD(0.1, groups={"layer0.*": {"rate": 2}}).init(single.start(), objective)
 
 
 OBJECTIVE, W, X = fed()
