@@ -83,6 +83,7 @@ with lazy_imports(__name__):
     from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
     from graphnet_rnn.network.readout import fit_output
     from graphnet_rnn.network.running import Runner, run
+    from graphnet_rnn.network.seq2seq import Seq2Seq
     from graphnet_rnn.network.unroll import Unrolled
     from graphnet_rnn.optimizers import (
         LBFGS,
@@ -214,6 +215,7 @@ __all__ = [
     "Runner",
     "Sampler",
     "Schedule",
+    "Seq2Seq",
     "StackedMRNN",
     "State",
     "Stepwise",
@@ -238,7 +240,8 @@ __all__ = [
     "fit_output",
     "formats",
     "gradient_by_distance",
-    "initializers", "inside",
+    "initializers",
+    "inside",
     "load",
     "minimize",
     "online",

@@ -38,6 +38,7 @@ from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 from graphnet_rnn.models.hmm import HMM
 from graphnet_rnn.models.nade import RecurrentNADE
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.seq2seq import Seq2Seq
 from graphnet_rnn.settings import listed, shown
 from graphnet_rnn.settings import path as named_file
 
@@ -50,7 +51,7 @@ KEY = "graphnet"
 STATE = "state."
 #: Models that are found by name, in addition to installed ones; pass other classes to `load`.
 MODELS: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, RecurrentNADE)
+    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, RecurrentNADE, Seq2Seq)
 }
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
