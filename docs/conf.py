@@ -81,6 +81,7 @@ guides_that_run = [
     "autoencoders",
     "balls",
     "composing",
+    "sequence_to_sequence",
     "training",
     "which_optimizer",
     "faq",

@@ -147,7 +147,7 @@ def test_programs_of_the_guides_fit_the_annotations(tmp_path: Path) -> None:
 TERMS = {
     "arrays_and_tables": "CSV, pandas, dates, categorical, one-hot, standardize, embedding, batch",
     "coming_from_pytorch_and_keras": "DataLoader, batch_first, nn.LSTM, state_dict, zero_grad, fit",
-    "composing": "encoder, decoder, seq2seq, teacher forcing, attention, shared weights, multi-task",
+    "composing": "encoder, decoder, shared weights, multi-task",
     "data_parallel_training": "MPI, distributed, data-parallel",
     "debugging_nans": "NaN, infinity",
     "declaring_cells": "dropout, layer normalization, custom RNN cell, peephole",
@@ -164,6 +164,7 @@ TERMS = {
     "reading_a_run": "training curve, perplexity, accuracy",
     "schedules": "learning rate, warm-up, cosine, weight decay, weight averaging, freeze, parameter groups",
     "second_order": "Hessian-free, Gauss-Newton, conjugate gradient, L-BFGS, eigenvalues, per-example gradients",
+    "sequence_to_sequence": "seq2seq, encoder, decoder, teacher forcing, attention, beam search",
     "speed_and_memory": "profile, gradient checkpointing, out of memory, cache",
     "threads": "reproducib, number of threads",
     "training": "gradient clipping, truncated backpropagation, language model, initialization, minibatch",

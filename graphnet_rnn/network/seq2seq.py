@@ -171,7 +171,7 @@ class Seq2Seq(Model):
         """The symbol that begins and ends a target."""
         return self.decoder.outputs - 1
 
-    def arrays(self, sources: Sequence[Any], targets: Sequence[Any]) -> dict[str, Array]:
+    def arrays(self, sources: Sequence[Any] | Array, targets: Sequence[Any] | Array) -> dict[str, Array]:
         """Returns padded arrays for rnn.GraphCases, by the names of the inputs.
 
         sources: a sequence of symbols (or vectors) for each case, of 1 to longest[0] steps. targets: a sequence of
@@ -225,7 +225,7 @@ class Seq2Seq(Model):
 
     # -- use ---------------------------------------------------------------------------------------
 
-    def log_probabilities(self, sources: Sequence[Any], targets: Sequence[Any]) -> Array:
+    def log_probabilities(self, sources: Sequence[Any] | Array, targets: Sequence[Any] | Array) -> Array:
         """ln p(target | source) of each case, with its end symbol, (cases,)
 
         sources, targets: as in `arrays`.
@@ -233,7 +233,7 @@ class Seq2Seq(Model):
         arrays = self.arrays(sources, targets)
         return -self._called("loss", arrays, axis=0)
 
-    def attention(self, sources: Sequence[Any], targets: Sequence[Any]) -> Array:
+    def attention(self, sources: Sequence[Any] | Array, targets: Sequence[Any] | Array) -> Array:
         """Returns the attention weights at each step of the targets, (longest[1] + 1, cases, longest[0]).
 
         sources, targets: as in `arrays`. Draw those of a case with viz.attention_map. Raises UsageError for a decoder
@@ -269,7 +269,7 @@ class Seq2Seq(Model):
             self._functions[what, batch] = function
         return self._functions[what, batch]
 
-    def generate(self, sources: Sequence[Any], width: int = 1) -> list[list[int]]:
+    def generate(self, sources: Sequence[Any] | Array, width: int = 1) -> list[list[int]]:
         """Returns the likeliest target of each source that a beam search finds, without the end symbol.
 
         sources: as in `arrays`. width: number of targets that the search keeps for each case; default 1, greedy.
