@@ -22,8 +22,14 @@ from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import Count, CountOrZero, setting
-from graphnet_rnn.training.batches_of_cases import MEASURES, BatchesOfCases, divided, measures
+from graphnet_rnn.settings import Count, CountOrZero, setting, shown
+from graphnet_rnn.training.batches_of_cases import (
+    MEASURES,
+    BatchesOfCases,
+    digest_of_graph,
+    divided,
+    measures,
+)
 from graphnet_rnn.training.cases import (
     filled,
     fitting,
@@ -63,12 +69,15 @@ class Arrays(BatchesOfCases):
     gradient_batches: batches of a step, default 1; cases that do not fill the last step are left out of the epoch.
     curvature_batches: number of these batches for the curvature, default 1.
     unscored: time steps at the start without a target, default 0.
+    loss: function of two nodes, the outputs o and the targets t of the network, (time, cases, ...), that returns the
+    loss of each target, (time, cases), or of each value, in the shape of o, which are then summed; without the time
+    axis for targets of whole cases. With a scaling of outputs, o and t are standardized. Default None, the network's.
     buckets: maximum number of padded lengths, default 4: batches hold cases of similar length and are padded to one of
     these. Each length is compiled separately.
     clip_values, l2, threads, memory, backend: see Objective.
     frozen: patterns of parameters that are not trained, e.g. "layer0.*".
 
-    History rows have the network's loss, in nats (not for "squared"). Raises UsageError, DataError.
+    History rows have the loss, in nats for the network's own (not for "squared"). Raises UsageError, DataError.
 
     >>> x = np.random.default_rng(0).normal(size=(10, 40, 1))  # (time, cases, inputs)
     >>> net = rnn.Network([rnn.GRU(4)], inputs=1, outputs=1, loss="squared")
@@ -90,6 +99,7 @@ class Arrays(BatchesOfCases):
     weights: InitVar[Any] = None
     gradient_batches: Count = setting(1, "batches of a step")
     curvature_batches: Count = setting(1, "number of these batches for the curvature")
+    loss: Callable[[Node, Node], Node] | None = None
     unscored: CountOrZero = setting(0, "time steps at the start without a target")
     buckets: Count = setting(4, "maximum number of padded lengths for cases of different lengths")
 
@@ -103,6 +113,11 @@ class Arrays(BatchesOfCases):
     ) -> None:
         self.model = network = require_network("Arrays", self.network)
         self._check_sizes()
+        if self.loss is not None and (not callable(self.loss) or network.loss in SEQUENCE_LOSSES):
+            wanted = (
+                "a function of (outputs, targets)" if not callable(self.loss) else "None with the loss 'ctc'"
+            )
+            raise UsageError(f"Arrays: loss must be {wanted}, not {shown(self.loss)}")
         if isinstance(inputs, Sequences):
             if any(each is not None for each in (targets, lengths, weights)):
                 raise UsageError(
@@ -137,7 +152,7 @@ class Arrays(BatchesOfCases):
 
     @property
     def unit_name(self) -> str:  # type: ignore[override]
-        return self.model.unit
+        return self.model.unit if self.loss is None else getattr(self.loss, "__name__", "")
 
     # -- cases ---------------------------------------------------------------------------------
 
@@ -226,10 +241,32 @@ class Arrays(BatchesOfCases):
             **how,
         )
         with gn.scope(layer="cost"):
-            losses = self._of_targets(u.values if self._kind == "values" else u.losses)
+            losses = self._of_targets(self._losses(u))
             w = gn.input(losses.shape, network.dtype, name="w")
             cost = gn.sum(w * losses)
         return u, w, cost
+
+    def _losses(self, u: Unrolled) -> Node:
+        """Returns the losses of targets, or of values if these have weights of their own."""
+        of_values = self._kind == "values"
+        if self.loss is None:
+            return u.values if of_values else u.losses
+        o, t = (self.model.standardized("outputs", node) for node in (u.logits, u.targets))
+        found = self.loss(o, t)
+        if not isinstance(found, Node) or found.shape not in {u.losses.shape, o.shape}:
+            what = found.describe() if isinstance(found, Node) else shown(found)
+            raise UsageError(
+                f"Arrays: loss must return a node {list(u.losses.shape)}, a loss for each target, or {list(o.shape)}, "
+                f"one for each value, not {what}"
+            )
+        if of_values and found.shape != o.shape:
+            raise UsageError(
+                f"Arrays: with weights of single values, loss must return a node {list(o.shape)}, a loss for each "
+                f"value, not {found.describe()}"
+            )
+        if not of_values and found.shape != u.losses.shape:
+            found = gn.sum(found, axis=-1)
+        return found if u.judged_ends is None else u.judged_ends.cut(found)
 
     def _of_targets(self, values: Node) -> Node:
         """Selects the scored steps; averages values that share one weight."""
@@ -329,7 +366,12 @@ class Arrays(BatchesOfCases):
         kept = [self._train, *([] if self._valid is None else [self._valid])]
         lengths = [steps_of(each) for each in kept] if self._ragged else []
         arrays = [array for each in kept for array in (each.inputs, each.targets, shares(each, 0))] + lengths
-        return {**super().description(), "data": digest_of(*arrays)}
+        own = (
+            {}
+            if self.loss is None
+            else {"loss": digest_of_graph(self._unrolled(self._times[0], training=False)[2])}
+        )
+        return {**super().description(), "data": digest_of(*arrays), **own}
 
 
 def _inputs(u: Unrolled, w: Node) -> list[Node]:

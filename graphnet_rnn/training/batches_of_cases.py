@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
+from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
@@ -22,7 +24,8 @@ from graphnet_rnn.settings import amount, require_kinds
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 
 __all__ = [
-    "MEASURES", "BatchesOfCases", "divided", "losses_of_cases", "measures", "measures_of_cases", "seed_of",
+    "MEASURES", "BatchesOfCases", "digest_of_graph", "divided", "losses_of_cases", "measures", "measures_of_cases",
+    "seed_of",
 ]  # fmt: skip
 
 
@@ -161,6 +164,14 @@ def divided(own: str, share: Any, count: int, series: Array | None = None) -> tu
     for end, size, of in zip(ends.tolist(), sizes.tolist(), held.astype(int).tolist(), strict=True):
         last[end - min(of, size) : end] = True
     return np.flatnonzero(~last), np.flatnonzero(last)
+
+
+def digest_of_graph(cost: Node) -> str:
+    """Returns a digest of the ops and shapes of a graph."""
+    order = ancestors([cost])
+    number = {node: i for i, node in enumerate(order)}
+    lines = (f"{n.op.name} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def seed_of(model: Model) -> int:

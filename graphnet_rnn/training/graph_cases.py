@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
@@ -24,6 +23,7 @@ from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import Count, is_number, setting, shown
 from graphnet_rnn.training.batches_of_cases import (
     BatchesOfCases,
+    digest_of_graph,
     divided,
     losses_of_cases,
     measures_of_cases,
@@ -119,7 +119,7 @@ class GraphCases(BatchesOfCases):
         cost, inputs, _ = self._weighed(training=True)
         *_, w = inputs
         settings = self.objective_settings()
-        self._digest = _digest(cost)
+        self._digest = digest_of_graph(cost)
         self._make([Objective(cost, inputs=inputs, random=self._random, structure_scale=w, **settings)])
         self._judge: gn.Function | None = None
 
@@ -296,13 +296,6 @@ def _inputs(losses: Node, measured: Mapping[str, Node]) -> dict[str, Node]:
 
 def _told(node: Node) -> str:
     return f"{node.describe()} (made at {node.origin})"
-
-
-def _digest(cost: Node) -> str:
-    order = ancestors([cost])
-    number = {node: i for i, node in enumerate(order)}
-    lines = (f"{n.op.name} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _axis(name: str, one: Node, other: Node) -> int | None:

@@ -549,3 +549,55 @@ def test_invalid_symbols_are_rejected() -> None:
     ):
         with named(message), pytest.raises(DataError, match=message):
             rnn.run(net, inputs)
+
+
+def test_a_loss_of_ones_own_is_weighed_as_the_network_s(tmp_path: Path) -> None:
+    """The same functions as the built-in losses train to the same numbers, for all kinds of weights and lengths."""
+    own: dict[str, Any] = {
+        "softmax": gn.softmax_cross_entropy,
+        "sigmoid": gn.sigmoid_cross_entropy,
+        "squared": lambda o, t: (o - t) ** 2,
+    }
+    for loss, by in [
+        ("softmax", "steps"),
+        ("softmax", "cases"),
+        ("sigmoid", "values"),
+        ("squared", "values"),
+    ]:
+        with named(loss, by):
+            found = []
+            for given in (None, own[loss]):
+                net = network(loss)
+                problem = rnn.Arrays(
+                    net, ragged(loss, by), batch=3, valid=ragged(loss, by, seed=1), loss=given
+                )
+                settings = Training(rnn.SGD(0.05), epochs=2, stopping=None)
+                trainer = Trainer(problem, settings, tmp_path / f"{loss}-{by}-{given is None}")
+                found.append((trainer.run().best, net.theta))
+            assert found[1][0] == pytest.approx(found[0][0], rel=1e-6)
+            np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_of_ones_own_is_part_of_the_run(tmp_path: Path) -> None:
+    x, t = np.random.default_rng(0).standard_normal((2, 6, 12, 2)).astype("f4")
+    net = rnn.Network([rnn.GRU(3)], 2, 2, "squared")
+
+    def problem(loss: Any) -> rnn.Arrays:
+        return rnn.Arrays(rnn.Network([rnn.GRU(3)], 2, 2, "squared"), x, t, batch=4, loss=loss)
+
+    absolute = lambda o, t: gn.absolute(o - t)
+    Trainer(problem(absolute), Training(epochs=1), tmp_path).run()
+    for other in (None, lambda o, t: gn.absolute(o - t) ** 2):
+        with pytest.raises(UsageError, match="loss"):
+            Trainer(problem(other), Training(epochs=2), tmp_path).resume()
+    Trainer(problem(absolute), Training(epochs=2), tmp_path).resume()
+    for loss, said in (
+        (3, "loss must be a function of"),
+        (lambda o, t: o[0], r"must return a node \[6, 4\], a loss for each target, or \[6, 4, 2\]"),
+        (lambda o, t: 0.0, "not 0.0"),
+    ):
+        with named(said), pytest.raises(UsageError, match=said):
+            problem(loss)
+    assert problem(absolute).validate() == pytest.approx(
+        np.abs(rnn.run(net, x[:, 11:])[0] - t[:, 11:]).sum(axis=2).mean(), rel=1e-5
+    )

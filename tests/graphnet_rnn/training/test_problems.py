@@ -135,6 +135,7 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "inputs": ({"inputs": draws(3).normal(size=(7, 37, 3))}, "the data have changed"),
         "targets": ({"targets": np.zeros((7, 37, 2))}, "the data have changed"),
         "unscored": ({"unscored": 1}, "unscored was 0, now it is 1"),
+        "loss": ({"loss": lambda o, t: abs(o - t)}, "loss"),
     },
     "arrays, ragged": {
         "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data have changed"),
