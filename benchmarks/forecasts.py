@@ -80,10 +80,11 @@ def network(cell: rnn.Cell, past: dict[str, Array], whole: dict[str, list[str]],
     """Forecasts of a network that was trained on the past."""
     train = rnn.data.Table(past, rnn.data.Choice(**{**vars(CHOICE), "pieces": 100}))
     inputs = len(train.columns.input_names())
-    scaling = rnn.data.Scaling.of(train.sequences)
+    learned, kept = train.split(0.1)
+    scaling = rnn.data.Scaling.of(learned)
     net = rnn.Network([cell], inputs, HORIZON, "squared", scaling=scaling, seed=seed)
     settings = rnn.Training(rnn.Adam(0.003, clip_norm=1.0), epochs=60)
-    trainer = rnn.Trainer(rnn.Arrays(net, train.sequences, batch=2), settings, progress=False)
+    trainer = rnn.Trainer(rnn.Arrays(net, learned, valid=kept, batch=2), settings, progress=False)
     trainer.run()
     trainer.take_best()
     found = rnn.data.Table(whole, rnn.data.Choice(), train.columns)

@@ -169,7 +169,10 @@ class _Matrix:
                     f"linear_operator: feed has an array for {what}, which is not an input; its keys must be nodes "
                     "made by gn.input, e.g. {u.inputs: x}"
                 )
-            own = np.array(as_input(node, array))
+            given = np.asarray(array)
+            if given.dtype.kind == node.dtype.kind == "f":
+                given = given.astype(node.dtype)
+            own = np.array(as_input(node, array if given.dtype != node.dtype else given))
             found[node] = place(own, self.backend) if self._apart else own
         self._fed.update(found)
         self._product.forget()

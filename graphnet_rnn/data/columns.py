@@ -269,7 +269,8 @@ def kind_of(frame: Frame, name: str) -> str:
         raise frame.error(
             row,
             name,
-            ", which is not a number (written 1234.5); correct it, or name the column among the categories",
+            ", which is not a number (written 1234.5); correct it, or name the column as the time (--time-column) or "
+            "among the categories",
         )
     return "categories"
 
@@ -375,7 +376,9 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> Array:
                     if date_format is None
                     else date_format
                 )
-                remedy = "; for others give the date format, e.g. %d.%m.%Y" if date_format is None else ""
+                remedy = (
+                    "; for others give the date format, e.g. %d.%m.%Y %H:%M" if date_format is None else ""
+                )
                 raise frame.error(odd, name, f", but must be {form}{remedy}")
             found = np.array(read, "M8[us]")
     missing = np.isnat(found) if found.dtype.kind == "M" else np.isnan(found)

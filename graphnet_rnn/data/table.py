@@ -28,7 +28,7 @@ from graphnet_rnn.data.columns import (
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table_files import TABLES, is_table
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.settings import fraction, shown, whole_number
 
 __all__ = ["Forecast", "Table"]
 
@@ -96,16 +96,12 @@ class Table:
         width = len(self.columns.input_names())
         require_memory(12 * len(frame) * width, f"the inputs of {frame.where}", "choose fewer columns")
         x, self.notes = encoded(self.columns, frame, self._times)
+        self._x = x
         self._groups = self._rows_of_cases(time)
-        segments, self._series = self._segments()
-        lengths = np.array([len(rows) for rows in segments])
-        index = np.zeros((lengths.max(), len(segments)), np.int64)
-        for n, rows in enumerate(segments):  # padded with the first row
-            index[:, n] = rows[0]
-            index[: len(rows), n] = rows
-        self._index = index
-        self.lengths: Array | None = None if (lengths == len(index)).all() else lengths
-        self.inputs: Array = x[index]
+        if time is None and self._case is None and len(frame) > 2 and not choice.whole:
+            self.notes.append("all rows are one series, in the order of the file")
+        self._index, self.lengths, self._series = self._segments(self._groups)
+        self.inputs: Array = x[self._index]
 
     # -- rows and cases ----------------------------------------------------------------------------
 
@@ -139,7 +135,9 @@ class Table:
             same = np.flatnonzero(times[rows][1:] == times[rows][:-1])
             if len(same):
                 one, other = sorted(rows[same[0] : same[0] + 2] + 1)
-                remedy = "; name the column of the cases" if self._case is None else " and the same case"
+                remedy = (
+                    "; name the column of the cases (--case)" if self._case is None else " and the same case"
+                )
                 raise DataError(
                     f"{self.where}: rows {one} and {other} have the same time in the column {shown(time)}{remedy}"
                 )
@@ -154,19 +152,26 @@ class Table:
                 f"{row}); each row counts as one time step"
             )
 
-    def _segments(self) -> tuple[list[Array], Array | None]:
-        """Returns the rows of each segment, and the case that it belongs to."""
-        time, groups = self._choice.pieces, self._groups
-        if time is None:
-            return groups, None
-        if self._choice.whole:
-            raise UsageError(
-                f"{self.where}: cases with one target for the whole case cannot be cut into segments"
-            )
-        counts = [-(-len(rows) // time) for rows in groups]  # the last piece of a case may be shorter
-        pairs = zip(groups, counts, strict=True)
-        pieces = [rows[i * time : (i + 1) * time] for rows, n in pairs for i in range(n)]
-        return pieces, np.repeat(np.arange(len(groups)), counts)
+    def _segments(self, groups: list[Array]) -> tuple[Array, Array | None, Array | None]:
+        """Returns the rows of each segment (time, segments), padded with its first row; the lengths, if they differ;
+        and the case that each belongs to.
+        """
+        time, series = self._choice.pieces, None
+        if time is not None:
+            if self._choice.whole:
+                raise UsageError(
+                    f"{self.where}: cases with one target for the whole case cannot be cut into segments"
+                )
+            counts = [-(-len(rows) // time) for rows in groups]  # the last piece of a case may be shorter
+            pairs = zip(groups, counts, strict=True)
+            series = np.repeat(np.arange(len(groups)), counts)
+            groups = [rows[i * time : (i + 1) * time] for rows, n in pairs for i in range(n)]
+        lengths = np.array([len(rows) for rows in groups])
+        index = np.zeros((lengths.max(), len(groups)), np.int64)
+        for n, rows in enumerate(groups):
+            index[:, n] = rows[0]
+            index[: len(rows), n] = rows
+        return index, None if (lengths == len(index)).all() else lengths, series
 
     def _ends(self) -> Array:
         """Returns the last time step of each segment."""
@@ -177,22 +182,55 @@ class Table:
     @cached_property
     def sequences(self) -> Sequences:
         """Inputs, targets and weights, as rnn.Arrays takes them."""
-        t, w = self._ahead(self._targets()), self._weights()
+        return self._sequences(self._groups)
+
+    def split(self, valid: float = 0.1) -> tuple[Sequences, Sequences]:
+        """Splits each case in the order of time: the last rows are for validation. Returns both Sequences
+
+        valid: fraction of the rows of each case, default 0.1. No target of the training part is in a row of the
+        validation part, whatever the horizon. Raises UsageError if a part would be empty.
+
+        >>> table = rnn.data.Table({"sold": np.arange(20.0)}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> train, valid = table.split(0.2)
+        >>> train.inputs.max().item(), valid.inputs.ravel().tolist()
+        (15.0, [16.0, 17.0, 18.0, 19.0])
+        """
+        share = fraction("Table.split: valid", valid)
+        least = 1 if self.columns.horizon is None else 2  # the last row has no target
+        kept = [round(share * len(rows)) for rows in self._groups]
+        pairs = [
+            (rows[: len(rows) - n], rows[len(rows) - n :]) for rows, n in zip(self._groups, kept, strict=True)
+        ]
+        both = [[rows for rows in part if len(rows) >= least] for part in zip(*pairs, strict=True)]
+        if not all(both) or self._choice.whole:
+            raise UsageError(f"{self.where}: valid = {share:g} of the rows of each case leaves an empty part")
+        train, validation = (self._sequences(part) for part in both)
+        return train, validation
+
+    def _sequences(self, groups: list[Array]) -> Sequences:
+        """groups: rows of each case; targets of other rows are missing."""
+        index, lengths, series = self._segments(groups)
+        t, w = self._ahead(self._targets(), groups), self._weights()
         there = t >= 0 if t.dtype.kind == "i" else ~np.isnan(t)
         if not there.any():
             raise DataError(f"{self.where}: all targets are empty")
         t = np.where(there, t, 0)
-        w = there * (1.0 if w is None else w.reshape(-1, *[1] * (t.ndim - 1)))
+        if w is None:
+            w = there * 1.0
+        else:  # of the row that is predicted
+            w = np.nan_to_num(self._ahead(w[:, None], groups))
+            w = there * (w[:, 0] if t.ndim == 1 else np.repeat(w, t.shape[1] // w.shape[1], axis=1))
         if w.ndim == 2 and (w == w[:, :1]).all():
             w = w[:, 0]
         if self._choice.whole:
-            last = self._index[self._ends(), np.arange(self._index.shape[1])]
+            ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
+            last = index[ends - 1, np.arange(index.shape[1])]
             t, w = t[last], w[last]
         else:
-            t, w = t[self._index], w[self._index]
+            t, w = t[index], w[index]
             if w.ndim == 2 and (w == w[0]).all():
                 w = w[0]
-        return Sequences(self.inputs, t, self.lengths, None if (w == 1).all() else w, series=self._series)
+        return Sequences(self._x[index], t, lengths, None if (w == 1).all() else w, series=series)
 
     def _targets(self) -> Array:
         """Returns the targets of each row: class indices (rows,), -1 if empty, or numbers (rows, targets)."""
@@ -203,7 +241,7 @@ class Table:
             return labels_of(columns, frame)
         return np.stack([numbers_of(frame, name) for name in columns.targets], axis=1)
 
-    def _ahead(self, t: Array) -> Array:
+    def _ahead(self, t: Array, groups: list[Array]) -> Array:
         """Returns the targets of the following rows of each row; NaN or -1 after the end of a case."""
         horizon = self.columns.horizon
         if horizon is None:
@@ -211,7 +249,7 @@ class Table:
         parts = []
         for step in range(1, horizon + 1):
             part = np.full_like(t, -1 if t.dtype.kind == "i" else np.nan)
-            for rows in self._groups:
+            for rows in groups:
                 part[rows[:-step]] = t[rows[step:]]
             parts.append(part)
         return parts[0] if t.ndim == 1 else np.concatenate(parts, axis=1)
@@ -468,7 +506,8 @@ def _roles(frame: Frame, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ..
         ("the times", (choice.time,)),
     ):
         for name in filter(None, each):
-            if name in roles and not (choice.horizon is not None and name in inputs and name in targets):
+            both = choice.horizon is not None and name in inputs and name in targets
+            if name in roles and not both and not (role == "the cases" and name in inputs):
                 raise UsageError(
                     f"{frame.where}: {shown(name)} is {roles[name]} and {role}; a column can have only one role"
                 )

@@ -195,8 +195,8 @@ class Objective:
     def feed(self, *arrays: Any) -> None:
         """Sets the arrays of `inputs`, for loss, gradient and curvature until the next feed.
 
-        arrays: one for each input. They are copied, so later changes by the caller have no effect. As in a compiled
-        function, an array is converted only if no value can change.
+        arrays: one for each input. They are copied, so later changes by the caller have no effect. Floats are converted
+        to the dtype of the input, other arrays only if no value can change.
         Raises UsageError for a wrong number of arrays, other shapes, or incompatible dtypes.
         """
         if len(arrays) != len(self.inputs):
@@ -214,6 +214,8 @@ class Objective:
         if self._apart and hasattr(array, "shape") and not isinstance(array, (np.ndarray, np.generic)):
             # An array of that memory, or of another library: its dtype is checked where it is read.
             return gn.place(array, self._backend) if gn.backend_of(array) == self._backend else array
+        if isinstance(array, np.ndarray) and array.dtype.kind == node.dtype.kind == "f":
+            array = _as_floats(array, node)
         try:
             return gn.place(as_input(node, array), self._backend)
         except gn.DtypeError as error:
@@ -545,6 +547,18 @@ class Objective:
         except gn.NonFiniteError as error:
             return str(error)
         return ""
+
+
+def _as_floats(array: Array, node: Node) -> Array:
+    """Converts to the dtype of the input; UsageError for a number that it cannot hold."""
+    with np.errstate(over="ignore"):
+        found = array.astype(node.dtype, copy=False)
+    if found is not array and (np.isinf(found) & np.isfinite(array)).any():
+        raise UsageError(
+            f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype}, which cannot hold "
+            f"{np.abs(array[np.isfinite(array)]).max():g}; scale the data"
+        )
+    return found
 
 
 def flat_parts(parameters: Sequence[Node]) -> list[slice]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import InitVar, dataclass, field, fields
 from typing import Any
 
 from graphnet_rnn.errors import UsageError
@@ -72,12 +72,14 @@ class Training:
     average: κ; validates and saves the running mean a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t) after step t; 1 for
     the mean of all steps. Default None.
     stopping: early stopping, default EarlyStopping(); None for none.
+    patience: stop after this number of epochs without a new best validation cost; short for
+    stopping=EarlyStopping(patience=...). Default None.
     goal: stop when the validation measure is at most this; default None.
     log_every: steps between rows of the history, default 10; all steps of second-order optimizers are logged.
     checkpoint_seconds: maximum time between checkpoints, in seconds, default 20.
     Raises UsageError for invalid settings.
 
-    >>> training = rnn.Training(rnn.Adam(rate=0.002), epochs=20, stopping=rnn.EarlyStopping(patience=3))
+    >>> training = rnn.Training(rnn.Adam(rate=0.002), epochs=20, patience=3)
     >>> training.epochs, training.optimizer.rate
     (20, 0.002)
     >>> sorted(training.description())
@@ -103,9 +105,16 @@ class Training:
     goal: float | None = setting(None, "stop when the validation measure is at most this", type=float)
     log_every: Count = setting(10, "steps between rows of the history")
     checkpoint_seconds: Amount = setting(20.0, "maximum time between checkpoints, in seconds", free=True)
+    patience: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, patience: int | None) -> None:
         require_kinds(self)
+        if patience is not None:
+            if self.stopping != EarlyStopping():
+                raise UsageError(
+                    "Training: stopping and patience both set early stopping; give only one of them"
+                )
+            object.__setattr__(self, "stopping", EarlyStopping(patience=patience))
         require_optimizer("Training", self.optimizer)
         stops = callable(getattr(self.stopping, "should_stop", None)) and not isinstance(self.stopping, type)
         if self.stopping is not None and not stops:

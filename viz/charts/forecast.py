@@ -80,4 +80,6 @@ def _date_axis(axes: Any) -> None:
     found: Any = dates  # without annotations
     locator = found.AutoDateLocator()
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(found.ConciseDateFormatter(locator))
+    formatter = found.ConciseDateFormatter(locator)
+    formatter.formats[2] = "%d %b"
+    axes.xaxis.set_major_formatter(formatter)

@@ -166,9 +166,11 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     steps, more = int(sequences.inside().sum()), ""
     if scores.confusion is not None:
         more = f", accuracy {scores.accuracy:.2%}, F1 score {f1_of(scores.confusion):.4f}"
-    elif scores.mae is not None:
+    elif scores.mae is not None and (table is None or table.columns.horizon is None):
         more = f", MAE {scores.mae:.4g}, RMSE {scores.rmse:.4g}"
-    print(f"{scores.loss:.4f} {network.unit} a {of}{more}, over {len(sequences):,} cases of {steps:,} steps")
+    print(
+        f"{scores.loss:.4f} {network.unit} a {of}{more}, over {len(sequences):,} cases, {steps:,} steps in all"
+    )
     if scores.confusion is not None and len(scores.confusion) <= FEW_CLASSES:
         classes = None if network.columns is None else network.columns.classes
         print(_confusion(scores.confusion, classes or [str(i) for i in range(network.outputs)]))

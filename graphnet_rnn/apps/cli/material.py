@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import shlex
 from abc import ABC, abstractmethod
@@ -94,7 +95,9 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--categories", metavar="NAMES", help="table: columns of numbers that are categories or classes")
     add("--horizon", type=int, metavar="N", help="table: predict the targets of the next N rows")
     add(
-        "--date-format", metavar="FORMAT", help="table: format of dates, e.g. %%d.%%m.%%Y (default: ISO 8601)"
+        "--date-format",
+        metavar="FORMAT",
+        help="table: format of dates, e.g. '%%d.%%m.%%Y %%H:%%M' (default: ISO 8601)",
     )
 
 
@@ -333,7 +336,7 @@ class FileMaterial(Material):
         super().__init__(options)
         self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
         self.columns: Columns | None = None
-        self.notes = list[str]()
+        self.notes, self._tables = list[str](), list[Table]()
         whole = self._read(options.data, network)
         self.loss = options.loss or (self._likely_loss(whole) if network is None else network.loss)
         self.train, self.valid = fitting_loss(whole, self.loss), None
@@ -341,7 +344,11 @@ class FileMaterial(Material):
             _ = _fold(options)
             self.valid = fitting_loss(self._read(options.valid, network), self.loss)
         elif (fold := _fold(options)) is not None:
-            self.train, self.valid = self.train.fold(*fold, gap=options.gap)
+            self.train, self.valid = self.train.fold(*fold, gap=self._gap(fold[1]))
+        elif self.columns is not None and self.columns.horizon is not None:
+            with contextlib.suppress(UsageError):  # too few rows
+                train, valid = self._tables[0].split(VALID)
+                self.train, self.valid = fitting_loss(train, self.loss), fitting_loss(valid, self.loss)
         parts = [part for part in (self.train, self.valid) if part is not None]
         symbols = self.train.inputs.ndim == 2
         self.shape = {
@@ -385,8 +392,16 @@ class FileMaterial(Material):
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
             table = Table(path, replace(choice, pieces=PIECE), table.columns)
         self.columns = table.columns
+        self._tables.append(table)
         self.notes += [f"{path}: {note}" for note in table.notes]
         return table.sequences
+
+    def _gap(self, folds: int) -> int:
+        """At least the horizon for blocks of time, whose neighbors have targets in them."""
+        horizon = 0 if self.columns is None else self.columns.horizon or 0
+        blocks = self.train.series is not None and len(np.unique(self.train.series)) < folds
+        gap: int = self.options.gap
+        return max(gap, horizon) if blocks else gap
 
     def _divided(self) -> tuple[Array, Array]:
         return divided("", VALID, len(self.train), self.train.series)

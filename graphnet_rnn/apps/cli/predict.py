@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
             save_chart(viz.forecast(table.forecasts(outputs)), options.chart)
         return 0
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
-    print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases of {steps:,} steps")
+    print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases, {steps:,} steps in all")
     return 0
 
 

@@ -22,6 +22,8 @@ from graphnet_rnn.text.sampling import Stepper, check_temperature, choose
 
 __all__ = ["LONGEST", "Draft"]
 
+#: Maximum length of white space that a suggestion begins with: an indentation.
+BLANKS = 8
 #: Maximum length of a suggestion, for models without white space.
 LONGEST = 40
 #: Maximum bytes of states, and of earlier weights.
@@ -309,7 +311,8 @@ class Draft:
         here = self._ahead[-1] if self._ahead else self._mark(len(self.text))
         symbol = choose(here.logits, self._temperature, self._random)
         character = self.vocabulary.characters[symbol]
-        own.complete = len(own.text) >= LONGEST or (character.isspace() and bool(own.text.strip()))
+        ends = bool(own.text.strip()) or len(own.text) >= BLANKS
+        own.complete = len(own.text) >= LONGEST or (character.isspace() and ends)
         if own.complete:
             return False
         own.text += character

@@ -112,7 +112,7 @@ def test_a_column_has_one_role_and_cell_types_are_inferred(tmp_path: Path) -> No
     for name, choice in {
         "target and weight": Choice(("a",), ("y",), weights="y"),
         "target and case": Choice(("a",), ("y",), case="y"),
-        "input and case": Choice(("a",), ("y",), case="a"),
+        "input and time": Choice(("a",), ("y",), time="a"),
         "input and weight": Choice(("a",), ("y",), weights="a"),
         "input and target": Choice(("a", "y"), ("y",)),
     }.items():

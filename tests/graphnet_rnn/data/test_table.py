@@ -344,3 +344,36 @@ def test_the_last_segments_of_each_series_are_held_out() -> None:
     held = problem._valid
     assert held is not None
     assert sorted(held.inputs[0, :, 0].tolist()) == [40, 42, 44, 46, 48, 74, 76, 78, 96, 98]
+
+
+def test_no_training_target_is_in_a_row_of_validation() -> None:
+    """For each case the last rows; targets of both parts are those of their own rows."""
+    rows = {"who": ["a"] * 30 + ["b"] * 20, "y": np.arange(50.0)}
+    for horizon, pieces in ((1, None), (4, None), (4, 7)):
+        choice = Choice(targets="y", case="who", horizon=horizon, pieces=pieces)
+        train, valid = Table(rows, choice).split(0.2)
+        for part, own in ((train, {*range(24), *range(30, 46)}), (valid, {*range(24, 30), *range(46, 50)})):
+            with case(horizon, pieces, len(own)):
+                assert {int(value) for value in part.inputs[part.inside()].ravel()} == own
+                w = part.target_weights() > 0
+                assert {int(value) for value in part.targets[w]} <= own
+                steps, cases, ahead = np.nonzero(w)
+                now = part.inputs[steps, cases, 0]
+                np.testing.assert_array_equal(part.targets[w], now + ahead + 1)
+    for share in (0.01, 0.0):
+        with pytest.raises(UsageError, match="leaves an empty part"):
+            Table(rows, Choice(targets="y", case="who", horizon=1)).split(share)
+
+
+def test_weights_are_those_of_the_predicted_rows() -> None:
+    rows = {"y": [1.5, 2, 3, 4], "w": [0, 1, 2, 0]}
+    data = Table(rows, Choice(inputs="y", targets="y", weights="w", horizon=2)).sequences
+    assert data.weights is not None
+    np.testing.assert_array_equal(data.weights[:, 0], [[1, 2], [2, 0], [0, 0], [0, 0]])
+
+
+def test_the_case_may_be_an_input() -> None:
+    rows = {"who": ["a", "b", "a"], "x": [1.5, 2, 3], "y": [1.5, 2, 3]}
+    table = Table(rows, Choice(("x", "who"), "y", case="who"))
+    assert table.columns.input_names() == ["x", "who = a", "who = b"]
+    np.testing.assert_array_equal(table.inputs[:, 0], [[1.5, 1, 0], [3, 1, 0]])

@@ -301,7 +301,8 @@ def fed() -> tuple[rnn.Objective, gn.Node, gn.Node]:
 
 def test_vectors_that_do_not_fit_change_nothing() -> None:
     objective, _, _ = fed()
-    objective.feed([1, 2, 3.5])  # numbers, not an array of another dtype: exact as float32
+    objective.feed(np.array([1, 2, 3.5]))  # float64, as rnn.Arrays takes it
+    objective.feed([1, 2, 3.5])
     size, number = r"Objective\.{}: the vector has shape {}, but there are 3", "real numbers, not complex128"
     for w, words in (
         (np.arange(7.0), size.format("{}", r"\[7\]")), (None, size.format("{}", r"\[\]")),
@@ -314,7 +315,7 @@ def test_vectors_that_do_not_fit_change_nothing() -> None:
         rnn.Objective(objective.cost, objective.parameters, objective.inputs, l2=1.0).penalty(np.ones(7))
     with pytest.raises(UsageError, match=r"Objective\.curvature: the vector has shape"):
         objective.curvature(np.ones(3))(np.ones(4))
-    for array in [np.ones(4), np.ones((3, 1)), 1.0, [[1.0], [2.0, 3.0]], np.ones(3)]:
+    for array in [np.ones(4), np.ones((3, 1)), 1.0, [[1.0], [2.0, 3.0]], np.full(3, 1e300)]:
         for each, given in ((objective, [array]), (rnn.BatchedObjective(objective), [[(array,)]])):
             with named(array), pytest.raises(UsageError, match=r"Objective\.feed: .*x\[3\]"):
                 each.feed(*given)

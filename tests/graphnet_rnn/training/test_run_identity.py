@@ -114,7 +114,7 @@ ROUNDED: dict[str, Any] = {"backend": "numpy", "memory": "sqrt", "metrics": ["ac
 #: Those of which a run on a text can have one value only, and those that say where, how long and what is printed.
 FIXED = {
     "pool", "scaling", "inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "steps", "core_seconds",
-    "problem", "settings", "parallel", "progress",
+    "problem", "settings", "parallel", "progress", "patience",
 }  # fmt: skip
 
 

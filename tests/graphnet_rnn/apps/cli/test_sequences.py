@@ -128,7 +128,7 @@ def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", MODEL, "r.csv", *cases]) == 0
     said = capsys.readouterr().out
     assert f"{expected:.4f} standardized squared error a step, MAE" in said
-    assert f"over 30 cases of {lengths.sum():,} steps" in said
+    assert f"over 30 cases, {lengths.sum():,} steps in all" in said
     assert main(["predict", MODEL, "r.csv", *cases, "--out", "p.csv"]) == 0
     assert main(["predict", MODEL, "r.npz", "--out", "p.npz"]) == 0
     for name, values in {"prediction": outputs, "lengths": lengths}.items():
