@@ -17,7 +17,7 @@ from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown
 
 __all__ = [
     "CALENDAR", "Columns", "Frame", "categories_of", "encoded", "kind_of", "labels_of", "names", "numbers_of",
-    "require_calendar", "times_after", "times_of", "written",
+    "require_calendar", "step_between", "times_after", "times_of", "written",
 ]  # fmt: skip
 
 #: Cells that count as empty, in lower case, as in pandas.
@@ -243,7 +243,7 @@ def _as_date(cell: str, date_format: str | None = None) -> datetime | None:
         found = datetime.fromisoformat(cell) if date_format is None else datetime.strptime(cell, date_format)
     except ValueError:
         return None
-    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+    return found
 
 
 def kind_of(frame: Frame, name: str) -> str:
@@ -354,9 +354,9 @@ def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
 # -- times ---------------------------------------------------------------------------------------
 
 
-def times_of(frame: Frame, name: str, date_format: str | None) -> Array:
-    """Returns the times of a column, datetime64[us] or float64. Raises DataError."""
-    column = frame[name]
+def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, bool]:
+    """Returns the times of a column, datetime64[us] or float64, and True if they have time zones. Raises DataError."""
+    column, zoned = frame[name], False
     if column.dtype.kind == "M":
         found: Array = column.astype("M8[us]")
     elif column.dtype.kind in "iuf":
@@ -380,11 +380,15 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> Array:
                     "; for others give the date format, e.g. %d.%m.%Y %H:%M" if date_format is None else ""
                 )
                 raise frame.error(odd, name, f", but must be {form}{remedy}")
-            found = np.array(read, "M8[us]")
+            zoned = any(date.tzinfo is not None for date in read if date is not None)
+            utc = [
+                date.astimezone(UTC).replace(tzinfo=None) if date and date.tzinfo else date for date in read
+            ]
+            found = np.array(utc, "M8[us]")
     missing = np.isnat(found) if found.dtype.kind == "M" else np.isnan(found)
     if missing.any():
         raise frame.error(int(missing.argmax()), name, ", but each row must have a time")
-    return found
+    return found, zoned
 
 
 def _calendar_of(times: Array, name: str) -> Array:
@@ -395,7 +399,7 @@ def _calendar_of(times: Array, name: str) -> Array:
     return np.stack([np.sin(angle), np.cos(angle)], axis=1)
 
 
-def _step_between(times: Array) -> tuple[str, int | float] | None:
+def step_between(times: Array) -> tuple[str, int | float] | None:
     """Returns (unit, count) of the equal gaps between times in order; None if they differ.
 
     Units: "us", "M" (the same day of each month, or the last), or "" for numbers.
@@ -414,28 +418,32 @@ def _step_between(times: Array) -> tuple[str, int | float] | None:
     return ("us", int(gaps[0].astype(np.int64))) if (gaps == gaps[0]).all() else None
 
 
-def times_after(times: Array, count: int) -> Array | None:
-    """Returns the next times after equally spaced ones, in order; None if the gaps differ."""
-    found = _step_between(times)
-    if found is None:
-        return None
-    unit, step = found
-    steps = np.arange(1, count + 1) * step
+def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Array:
+    """Returns the next times after the last; step: result of step_between. A day that a month lacks is its last one."""
+    unit, size = step
+    steps = np.arange(1, count + 1) * size
     if unit != "M":
-        return times[-1] + (steps if unit == "" else steps.astype("m8[us]"))
+        found: Array = times[-1] + (steps if unit == "" else steps.astype("m8[us]"))
+        return found
     months = times.astype("M8[M]")
     shift = np.timedelta64(int((times - months != times[0] - months[0]).any()), "D")
-    months = (times[-1:] + shift).astype("M8[M]")
-    after: Array = (months + steps.astype("m8[M]")).astype("M8[us]") + (times[-1] + shift - months) - shift
-    return after
+    month = (times[-1:] + shift).astype("M8[M]")
+    offset = times[-1] + shift - month
+    after = month + steps.astype("m8[M]")
+    days = (after + 1).astype("M8[D]") - after.astype("M8[D]")
+    surplus = np.maximum(offset.astype("m8[D]") - days + np.timedelta64(1, "D"), np.timedelta64(0, "D"))
+    found = after.astype("M8[us]") + offset - surplus - shift
+    return found
 
 
-def written(times: Array, date_format: str | None = None) -> list[str]:
-    """Returns times as texts; dates without a time of day if all are midnight."""
+def written(times: Array, date_format: str | None = None, zoned: bool = False) -> list[str]:
+    """Returns times as texts; dates without a time of day if all are midnight. zoned: True marks them as UTC."""
     if times.dtype.kind != "M":
         return [f"{value:.15g}" for value in times.tolist()]
-    dates: list[datetime] = times.tolist()
+    if times.max() > np.datetime64("9999-12-31T23:59:59"):  # after the last date of Python
+        return [str(time) for time in times]
+    dates: list[datetime] = [date.replace(tzinfo=UTC) if zoned else date for date in times.tolist()]
     if date_format is not None:
         return [date.strftime(date_format) for date in dates]
     whole = all((date.hour, date.minute, date.second, date.microsecond) == (0, 0, 0, 0) for date in dates)
-    return [date.date().isoformat() if whole else date.isoformat(" ") for date in dates]
+    return [date.date().isoformat() if whole and not zoned else date.isoformat(" ") for date in dates]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
@@ -21,6 +22,7 @@ from graphnet_rnn.data.columns import (
     kind_of,
     labels_of,
     numbers_of,
+    step_between,
     times_after,
     times_of,
     written,
@@ -92,10 +94,15 @@ class Table:
         self.columns = fitted(self._frame, choice) if columns is None else columns
         frame, time = self._frame, choice.time or self.columns.time
         self._case = choice.case or self.columns.case
-        self._times = None if time is None else times_of(frame, time, self.columns.date_format)
+        self._times: Array | None = None
+        self._zoned, zones = False, []
+        if time is not None:
+            self._times, self._zoned = times_of(frame, time, self.columns.date_format)
+            zones = [f"times of the column {shown(time)} are read as UTC"] * self._zoned
         width = len(self.columns.input_names())
         require_memory(12 * len(frame) * width, f"the inputs of {frame.where}", "choose fewer columns")
-        x, self.notes = encoded(self.columns, frame, self._times)
+        x, notes = encoded(self.columns, frame, self._times)
+        self.notes = [*zones, *notes]
         self._x = x
         self._groups = self._rows_of_cases(time)
         if time is None and self._case is None and len(frame) > 2 and not choice.whole:
@@ -141,9 +148,7 @@ class Table:
                 raise DataError(
                     f"{self.where}: rows {one} and {other} have the same time in the column {shown(time)}{remedy}"
                 )
-        uneven = next(
-            (rows for rows in groups if len(rows) > 2 and times_after(times[rows], 1) is None), None
-        )
+        uneven = next((rows for rows in groups if len(rows) > 2 and step_between(times[rows]) is None), None)
         if uneven is not None:
             gaps = np.diff(times[uneven])
             row = uneven[gaps.argmax() + 1] + 1
@@ -337,7 +342,7 @@ class Table:
             found[time] = self._cells(time, rows)
         if not found:
             found["case" if by_case else "row"] = list(range(1, len(rows) + 1))
-        return found | self._named(values, loss)
+        return self._joined(found, values, loss)
 
     def _cells(self, time: str, rows: Array) -> list[Any]:
         column = self._frame[time][rows]
@@ -353,12 +358,30 @@ class Table:
             cases = [self._frame[self._case][rows[0]] for rows in self._groups]
             found[self._case] = np.repeat(np.array(cases, dtype=object), horizon).tolist()
         if self._times is not None and (time := self._choice.time or columns.time) is not None:
-            after = [times_after(self._times[rows], horizon) for rows in self._groups]
-            known = [each for each in after if each is not None]
-            if len(known) == len(after):
-                found[time] = written(np.concatenate(known), columns.date_format)
-        found["step"] = list(range(1, horizon + 1)) * len(self._groups)
-        return found | self._named(values.reshape(len(values) * horizon, -1), loss)
+            after = self._times_after(horizon)
+            if after is not None:
+                found[time] = written(np.concatenate(after), columns.date_format, self._zoned)
+        found["step" if "step" not in found else "step_ahead"] = list(range(1, horizon + 1)) * len(
+            self._groups
+        )
+        return self._joined(found, values.reshape(len(values) * horizon, -1), loss)
+
+    def _times_after(self, horizon: int) -> list[Array] | None:
+        """Returns the next times of each case; of one with too few rows by the gap of the others, if that is equal."""
+        assert self._times is not None
+        own = [self._times[rows] for rows in self._groups]
+        steps = [step_between(times) for times in own]
+        others = {step for step in steps if step is not None}
+        if len(others) == 1:
+            (one,) = others
+            steps = [one if len(times) == 1 else step for step, times in zip(steps, own, strict=True)]
+        if None in steps:
+            return None
+        return [
+            times_after(times, horizon, step)
+            for times, step in zip(own, steps, strict=True)
+            if step is not None
+        ]
 
     def _outputs_at(self, o: Array, row: int) -> Array:
         """Returns the outputs of a row of the table."""
@@ -385,15 +408,27 @@ class Table:
             if len(rows) > horizon:
                 before = self._outputs_at(o, rows[-1 - horizon]).reshape(horizon, -1)
             times = np.arange(1, len(rows) + 1) if self._times is None else self._times[rows]
-            after = times_after(times, horizon)
-            if after is None:
+            step = step_between(times)
+            if step is None:
                 times, after = np.arange(1, len(rows) + 1), np.arange(1, horizon + 1) + len(rows)
+            else:
+                after = times_after(times, horizon, step)
             case = "" if self._case is None else str(self._frame[self._case][rows[0]])
             found += [
                 Forecast(case, name, times, y[rows, k], after, now[:, k], before[:, k])
                 for k, name in enumerate(self.columns.targets)
             ]
         return found
+
+    def _joined(self, found: dict[str, list[Any]], values: Array, loss: str) -> dict[str, list[Any]]:
+        named = self._named(values, loss)
+        both = found.keys() & named.keys()
+        if both:
+            raise UsageError(
+                f"{self.where}: predictions have the column {shown(sorted(both)[0])}, which the table uses for cases "
+                "or times; rename it in the table"
+            )
+        return found | named
 
     def _named(self, values: Array, loss: str) -> dict[str, list[Any]]:
         """values: outputs of rows, (rows, outputs)."""
@@ -429,7 +464,7 @@ def frame_of(source: Any) -> Frame:
             f"Table: source must be a path, a pandas DataFrame, or a mapping from names to columns, not {shown(source)}"
         )
     heads = list(source) if isinstance(source, Mapping) else list(source.columns)
-    columns = {str(name): _column(source[name]) for name in heads}
+    columns = {str(name): _column(str(name), source[name]) for name in heads}
     if len({len(column) for column in columns.values()}) != 1 or len(columns) < len(heads):
         raise DataError(
             "Table: the columns must have different names and the same number of rows, at least one"
@@ -440,10 +475,14 @@ def frame_of(source: Any) -> Frame:
     return found
 
 
-def _column(given: Any) -> Array:
+def _column(name: str, given: Any) -> Array:
+    require_unmasked(f"Table: the column {shown(name)}", given)
     found = np.asarray(given)
-    if found.ndim != 1:
-        raise DataError(f"Table: each column must have one axis; got {list(found.shape)}")
+    if found.ndim != 1 or found.dtype.kind == "c":
+        raise DataError(
+            f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "
+            f"{list(found.shape)}"
+        )
     return found.astype(object) if found.dtype.kind not in "biufmM" else found
 
 

@@ -43,7 +43,10 @@ class Listener:
         """Called before the first step of a run or resumed run."""
 
     def stepped(self, trainer: Trainer, report: Report) -> None:
-        """Called after each step; `trainer.cost` is its cost, `trainer.progress.rate` its learning rate."""
+        """Called after each step; `trainer.cost` is its cost, `trainer.progress.rate` its learning rate.
+
+        `trainer.weights()` returns the new weights; the model has those before the step.
+        """
 
     def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
         """Called after validation. row: the new row of the history; its learning_rate is that of the last step."""

@@ -200,7 +200,8 @@ def _forecasts(table: Table, outputs: Array, season: int | None) -> str:
     rows = [["forecast", "MAE", "RMSE", "MASE"]]
     for name, predicted in kinds.items():
         mae, rmse = errors_of(np.nan_to_num(predicted), targets, w)
-        scaled, _ = errors_of(np.nan_to_num(predicted) / scale, targets / scale, w)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a constant series
+            scaled, _ = errors_of(np.nan_to_num(predicted) / scale, targets / scale, w)
         rows.append([name, f"{mae:.4g}", f"{rmse:.4g}", f"{scaled:.4g}"])
     return _aligned(rows)
 

@@ -17,8 +17,9 @@ import pyarrow.parquet
 import pytest
 
 import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
 from graphnet_rnn.data import Choice, Columns, Table
-from graphnet_rnn.data.columns import times_after
+from graphnet_rnn.data.columns import step_between, times_after
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
 
@@ -191,15 +192,18 @@ def test_times_go_on_after_the_last() -> None:
         "months": (["2023-11-15", "2023-12-15", "2024-01-15"], ["2024-02-15", "2024-03-15"]),
         "ends of months": (["2023-12-31", "2024-01-31", "2024-02-29"], ["2024-03-31", "2024-04-30"]),
         "quarters": (["2023-07-01", "2023-10-01", "2024-01-01"], ["2024-04-01", "2024-07-01"]),
+        "the 30th": (["2024-11-30", "2024-12-30"], ["2025-01-30", "2025-02-28", "2025-03-30"]),
+        "the 31st of some": (["2024-05-31T06", "2024-07-31T06"], ["2024-09-30T06", "2024-11-30T06"]),
         "unequal": (["2024-01-01", "2024-01-02", "2024-01-04"], None),
         "one": (["2024-01-01"], None),
     }.items():
         with case(name):
-            found = times_after(np.array(given, "M8[us]"), 2)
-            assert (found is None) == (after is None)
-            if found is not None and after is not None:
-                np.testing.assert_array_equal(found, np.array(after, "M8[us]"))
-    assert times_after(np.array([1.0, 3.0]), 2).tolist() == [5, 7]  # type: ignore[union-attr]
+            times = np.array(given, "M8[us]")
+            step = step_between(times)
+            assert (step is None) == (after is None)
+            if step is not None and after is not None:
+                np.testing.assert_array_equal(times_after(times, len(after), step), np.array(after, "M8[us]"))
+    assert times_after(np.array([1.0, 3.0]), 2, ("", 2.0)).tolist() == [5, 7]
 
 
 def test_what_a_table_cannot_mean_is_refused() -> None:
@@ -291,7 +295,6 @@ def test_dates_in_several_forms() -> None:
         (["2024-05-01", "2024-05-02"], None),
         (["2024/05/01", "2024/05/02"], None),
         (["20240501", "20240502"], None),
-        (["2024-05-01T02:00+02:00", "2024-05-01T20:00-04:00"], None),
         (["1.5.2024", "2.5.2024"], "%d.%m.%Y"),
         (np.array(["2024-05-01", "2024-05-02"], "M8[D]"), None),
     ):
@@ -377,3 +380,42 @@ def test_the_case_may_be_an_input() -> None:
     table = Table(rows, Choice(("x", "who"), "y", case="who"))
     assert table.columns.input_names() == ["x", "who = a", "who = b"]
     np.testing.assert_array_equal(table.inputs[:, 0], [[1.5, 1, 0], [3, 1, 0]])
+
+
+def test_times_with_zones_are_utc_and_say_so() -> None:
+    days = ["2024-07-01T01:00+02:00", "2024-07-01T02:00+02:00", "2024-06-30T21:00-04:00"]
+    table = Table({"d": days, "y": [1.5, 2, 3]}, Choice(targets="y", time="d", horizon=1))
+    assert table.notes == ["times of the column 'd' are read as UTC"]
+    assert table.predictions(np.zeros((3, 1, 1)), "squared")["d"] == ["2024-07-01 02:00:00+00:00"]
+    zone = Choice(targets="y", time="d", horizon=1, date_format="%d.%m.%Y %H:%M %z")
+    found = Table({"d": ["01.07.2024 01:00 +0200", "01.07.2024 02:00 +0200"], "y": [1.5, 2]}, zone)
+    assert found.predictions(np.zeros((2, 1, 1)), "squared")["d"] == ["01.07.2024 01:00 +0000"]
+
+
+def test_names_of_the_table_are_kept_in_predictions() -> None:
+    rows = {"step": ["A", "A", "B", "B"], "y": [1.5, 2, 3, 4]}
+    found = Table(rows, Choice(targets="y", case="step", horizon=1)).predictions(
+        np.zeros((2, 2, 1)), "squared"
+    )
+    assert (found["step"], found["step_ahead"]) == (["A", "B"], [1, 1])
+    table = Table(
+        {"predicted_y": ["A", "A"], "x": [1.5, 2], "y": [1.5, 2]}, Choice("x", "y", case="predicted_y")
+    )
+    with pytest.raises(UsageError, match="rename it in the table"):
+        table.predictions(np.zeros((2, 1, 1)), "squared")
+
+
+def test_a_case_of_one_row_takes_the_gap_of_the_others() -> None:
+    rows = {"c": ["a", "a", "b"], "d": ["2024-01-01", "2024-01-03", "2024-01-05"], "y": [1.5, 2, 3]}
+    table = Table(rows, Choice(targets="y", time="d", case="c", horizon=2))
+    found = table.predictions(np.zeros((2, 2, 2)), "squared")
+    assert found["d"] == ["2024-01-05", "2024-01-07", "2024-01-07", "2024-01-09"]
+    late = Table({"d": ["9000-01-01", "9999-01-01"], "y": [1.5, 2]}, Choice(targets="y", time="d", horizon=1))
+    assert late.predictions(np.zeros((2, 1, 1)), "squared")["d"][0].startswith("10998-01-01")
+
+
+def test_masked_and_complex_columns_are_refused() -> None:
+    with pytest.raises(GraphnetError, match=r"column 'a'.*masked array"):
+        Table({"a": np.ma.masked_array([1.0, 2], [0, 1]), "y": [1.5, 2]}, Choice("a", "y"))
+    with pytest.raises(DataError, match="column 'a' must be real numbers"):
+        Table({"a": np.array([1j, 2]), "y": [1.5, 2]}, Choice("a", "y"))
