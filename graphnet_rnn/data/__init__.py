@@ -7,6 +7,8 @@ batches  contiguous lanes of a sequence, cut into segments; bucketing by length
 sequences  padded sequences of different lengths
 scaling  standardized inputs and outputs
 table_files  CSV and Parquet files, as columns by name
+frame  columns of a table by name
+table_roles  columns of a training table, determined from a choice
 choice  the arrays or columns of a file to read
 columns  cells of tables as numbers: dates, categories, empty cells
 table  sequences from the rows of tables; predictions as tables

@@ -6,17 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.data.frame import Frame
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
 __all__ = [
-    "CALENDAR", "Columns", "Frame", "categories_of", "encoded", "kind_of", "labels_of", "names", "numbers_of",
+    "CALENDAR", "Columns", "categories_of", "encoded", "kind_of", "labels_of", "names", "numbers_of",
     "require_calendar", "step_between", "times_after", "times_of", "written",
 ]  # fmt: skip
 
@@ -38,30 +38,6 @@ CALENDAR: dict[str, Callable[[Array], Array]] = {
 def _part(times: Array, whole: str, unit: str) -> Array:
     """Number of units since the begin of the whole (hours since midnight: "D", "h")."""
     return (times.astype(f"M8[{unit}]") - times.astype(f"M8[{whole}]").astype(f"M8[{unit}]")).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Columns of a table by name. where: file name, for errors."""
-
-    where: str | Path
-    columns: Mapping[str, Array]
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self.columns:
-            raise DataError(f"{self.where} has no column {shown(name)}; it has {self.names()}")
-        return self.columns[name]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    def names(self) -> str:
-        some = list(self.columns)
-        return ", ".join(some[:20]) + (f" and {len(some) - 20} more" if len(some) > 20 else "")
-
-    def error(self, row: int, name: str, problem: str) -> DataError:
-        value = f"row {row + 1} of the column {shown(name)} is {shown(str(self.columns[name][row]))}"
-        return DataError(f"{self.where}: {value}{problem}")
 
 
 @dataclass(frozen=True)

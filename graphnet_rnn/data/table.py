@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
 from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.columns import (
     Columns,
-    Frame,
-    categories_of,
     encoded,
-    kind_of,
     labels_of,
     numbers_of,
     step_between,
@@ -27,8 +21,9 @@ from graphnet_rnn.data.columns import (
     times_of,
     written,
 )
+from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.sequences import Sequences
-from graphnet_rnn.data.table_files import TABLES, is_table
+from graphnet_rnn.data.table_roles import fitted
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import fraction, shown, whole_number
 
@@ -450,118 +445,6 @@ class Table:
 
 #: Cells without the name of a case.
 NO_CASE = ("", "nan", "none", "nat", "<na>")
-
-
-def frame_of(source: Any) -> Frame:
-    """Reads a table. Raises DataError, UsageError."""
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not is_table(path):
-            raise UsageError(f"{path}: a table must end in {', '.join(TABLES)}")
-        return Frame(path, TABLES[path.suffix.lower()](path))
-    if not isinstance(source, Mapping) and not hasattr(source, "columns"):
-        raise UsageError(
-            f"Table: source must be a path, a pandas DataFrame, or a mapping from names to columns, not {shown(source)}"
-        )
-    heads = list(source) if isinstance(source, Mapping) else list(source.columns)
-    columns = {str(name): _column(str(name), source[name]) for name in heads}
-    if len({len(column) for column in columns.values()}) != 1 or len(columns) < len(heads):
-        raise DataError(
-            "Table: the columns must have different names and the same number of rows, at least one"
-        )
-    found = Frame("the table", columns)
-    if not len(found):
-        raise DataError("Table: there are no rows")
-    return found
-
-
-def _column(name: str, given: Any) -> Array:
-    require_unmasked(f"Table: the column {shown(name)}", given)
-    found = np.asarray(given)
-    if found.ndim != 1 or found.dtype.kind == "c":
-        raise DataError(
-            f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "
-            f"{list(found.shape)}"
-        )
-    return found.astype(object) if found.dtype.kind not in "biufmM" else found
-
-
-def fitted(frame: Frame, choice: Choice) -> Columns:
-    """Determines Columns from the training table."""
-    inputs, targets = _roles(frame, choice)
-    for name in (*inputs, *targets, *choice.categories):
-        _ = frame[name]
-    strange = set(choice.categories) - {*inputs, *targets}
-    if strange:
-        raise UsageError(
-            f"{frame.where}: the category {shown(sorted(strange)[0])} is not among inputs and targets"
-        )
-    chosen = set(choice.categories)
-    of = {name for name in (*inputs, *targets) if name in chosen or kind_of(frame, name) == "categories"}
-    classes = [name for name in targets if name in of]
-    if classes and (len(targets) > 1 or (choice.horizon or 1) > 1):
-        what = "several targets" if len(targets) > 1 else "a horizon of more than one row"
-        raise UsageError(
-            f"{frame.where}: the target {shown(classes[0])} is a column of categories, which cannot be predicted with "
-            f"{what}; choose one target of categories, and at most horizon 1"
-        )
-    means = {}
-    for name in inputs:
-        if name not in of and np.isnan(column := numbers_of(frame, name)).any():
-            there = column[~np.isnan(column)]
-            if not there.size:
-                raise DataError(
-                    f"{frame.where}: the column {shown(name)} is empty; leave it out of the inputs"
-                )
-            means[name] = float(f"{there.mean():.9g}")
-    return Columns(
-        inputs,
-        targets,
-        {
-            name: categories_of(frame, name, name in {*chosen, *targets})
-            for name in (*inputs, *targets)
-            if name in of
-        },
-        means,
-        choice.time,
-        choice.case,
-        choice.calendar,  # type: ignore[arg-type]
-        choice.horizon,
-        choice.date_format,
-    )
-
-
-def _roles(frame: Frame, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the input and target columns. Raises UsageError for a column with two roles."""
-    inputs, targets = tuple(choice.inputs), tuple(choice.targets)
-    if choice.horizon is not None and not targets:
-        raise UsageError(f"{frame.where}: name the target columns; the columns are {frame.names()}")
-    roles: dict[str, str] = {}
-    for role, each in (
-        ("among the inputs", inputs),
-        ("among the targets", targets),
-        ("the weights", (choice.weights,)),
-        ("the cases", (choice.case,)),
-        ("the times", (choice.time,)),
-    ):
-        for name in filter(None, each):
-            both = choice.horizon is not None and name in inputs and name in targets
-            if name in roles and not both and not (role == "the cases" and name in inputs):
-                raise UsageError(
-                    f"{frame.where}: {shown(name)} is {roles[name]} and {role}; a column can have only one role"
-                )
-            roles[name] = role
-    if not inputs:
-        apart = {
-            name for name, role in roles.items() if choice.horizon is None or role != "among the targets"
-        }
-        inputs = tuple(name for name in frame.columns if name not in apart)
-    if not inputs:
-        raise DataError(
-            f"{frame.where}: no column is left for the inputs; the columns are {frame.names()} (to predict the next "
-            "rows of the target, give a horizon)"
-        )
-    return inputs, targets
 
 
 def _short(values: Array) -> list[float]:

@@ -1,0 +1,76 @@
+"""Frame: the columns of a table by name, from a file, a pandas DataFrame or a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.node import Array
+from graphnet_rnn.data.table_files import TABLES, is_table
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import shown
+
+__all__ = ["Frame", "frame_of"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Columns of a table by name. where: file name, for errors."""
+
+    where: str | Path
+    columns: Mapping[str, Array]
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            raise DataError(f"{self.where} has no column {shown(name)}; it has {self.names()}")
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def names(self) -> str:
+        some = list(self.columns)
+        return ", ".join(some[:20]) + (f" and {len(some) - 20} more" if len(some) > 20 else "")
+
+    def error(self, row: int, name: str, problem: str) -> DataError:
+        value = f"row {row + 1} of the column {shown(name)} is {shown(str(self.columns[name][row]))}"
+        return DataError(f"{self.where}: {value}{problem}")
+
+
+def frame_of(source: Any) -> Frame:
+    """Reads a table. Raises DataError, UsageError."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not is_table(path):
+            raise UsageError(f"{path}: a table must end in {', '.join(TABLES)}")
+        return Frame(path, TABLES[path.suffix.lower()](path))
+    if not isinstance(source, Mapping) and not hasattr(source, "columns"):
+        raise UsageError(
+            f"Table: source must be a path, a pandas DataFrame, or a mapping from names to columns, not {shown(source)}"
+        )
+    heads = list(source) if isinstance(source, Mapping) else list(source.columns)
+    columns = {str(name): _column(str(name), source[name]) for name in heads}
+    if len({len(column) for column in columns.values()}) != 1 or len(columns) < len(heads):
+        raise DataError(
+            "Table: the columns must have different names and the same number of rows, at least one"
+        )
+    found = Frame("the table", columns)
+    if not len(found):
+        raise DataError("Table: there are no rows")
+    return found
+
+
+def _column(name: str, given: Any) -> Array:
+    require_unmasked(f"Table: the column {shown(name)}", given)
+    found = np.asarray(given)
+    if found.ndim != 1 or found.dtype.kind == "c":
+        raise DataError(
+            f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "
+            f"{list(found.shape)}"
+        )
+    return found.astype(object) if found.dtype.kind not in "biufmM" else found
