@@ -128,9 +128,9 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
     )
 
 
-def table_for(network: Network, options: argparse.Namespace, **others: Any) -> Table:
-    """Table of these options for a trained network, which has its columns. others: fields of the Choice."""
-    choice = replace(choice_of(options, network.pool is not None), **others)
+def table_for(network: Network, options: argparse.Namespace) -> Table:
+    """Table of these options for a trained network, which has its columns."""
+    choice = choice_of(options, network.pool is not None)
     known = network.columns
     if known is None:
         table = Table(options.data, choice)
@@ -362,11 +362,7 @@ class FileMaterial(Material):
         }
         if options.balanced:
             self._balance()
-        train = (
-            self.train
-            if self.valid
-            else self.train.chosen(divided("", VALID, len(self.train), self.train.series)[0])
-        )
+        train = self.train if self.valid else self.train.chosen(self._divided()[0])
         if not options.no_scaling:
             self.shape["scaling"] = self._scaling(train)
         if (bias := self._bias(train)) is not None:
@@ -380,10 +376,7 @@ class FileMaterial(Material):
         if not is_table(path):
             return read_sequences(path, choice)
         if options.loss == "softmax":
-            choice = replace(
-                choice,
-                categories=tuple({**dict.fromkeys(choice.categories), **dict.fromkeys(choice.targets)}),
-            )
+            choice = replace(choice, categories=tuple(dict.fromkeys([*choice.categories, *choice.targets])))
         if network is not None and self.columns is None:
             table = table_for(network, options)
         else:
