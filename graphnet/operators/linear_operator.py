@@ -19,7 +19,7 @@ from graphnet.call.function import Function, compile
 from graphnet.derivatives.curvature import gauss_newton_product, hessian_product
 from graphnet.derivatives.gradient import backward, require_scalar, rop
 from graphnet.errors import DifferentiationError, UsageError, ValueAccessError
-from graphnet.graph.dtypes import is_float, require_unmasked
+from graphnet.graph.dtypes import held_as, is_float, require_unmasked
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Dtype, Node
 from graphnet.ops.leaf import input as input_node
@@ -171,7 +171,7 @@ class _Matrix:
                 )
             given = np.asarray(array)
             if given.dtype.kind == node.dtype.kind == "f":
-                given = given.astype(node.dtype)
+                given = held_as(given, node.dtype, f"input {node.describe()} (made at {node.origin})")
             own = np.array(as_input(node, array if given.dtype != node.dtype else given))
             found[node] = place(own, self.backend) if self._apart else own
         self._fed.update(found)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data.frame import Frame
+from graphnet_rnn.data.frame import Frame, as_number
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
@@ -195,21 +195,8 @@ def labels_of(columns: Columns, frame: Frame) -> Array:
 # -- cells ---------------------------------------------------------------------------------------
 
 
-def _texts(column: Array) -> list[str]:
-    return [str(value).strip() for value in column]
-
-
 def _is_empty(cell: str) -> bool:
     return cell.lower() in EMPTY
-
-
-def _as_number(cell: str) -> float | None:
-    """None for a text that is no finite number."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) and "_" not in cell else None  # Python reads 1_000 as a number
 
 
 def _as_date(cell: str, date_format: str | None = None) -> datetime | None:
@@ -229,9 +216,9 @@ def kind_of(frame: Frame, name: str) -> str:
         return "numbers"
     if column.dtype.kind == "b":
         return "categories"
-    cells = [] if column.dtype.kind in "mM" else [cell for cell in _texts(column) if not _is_empty(cell)]
-    read = [_as_number(cell) is not None for cell in cells]
-    if 2 * sum(read) >= len(cells) and column.dtype.kind not in "mM":
+    is_time = column.dtype.kind in "mM"
+    cells = [] if is_time else [cell for cell in frame.texts(name) if not _is_empty(cell)]
+    if not is_time and 2 * sum(value is not None for value in frame.numbers(name)) >= len(cells):
         return "numbers"
     if not cells or all(_as_date(cell) is not None for cell in cells):
         raise DataError(
@@ -239,9 +226,8 @@ def kind_of(frame: Frame, name: str) -> str:
             "(--time-column), or leave it out of the inputs (--inputs)"
         )
     if 2 * sum(re.search(r"[^\W\d_]", cell) is not None for cell in cells) <= len(cells):
-        row = next(
-            i for i, cell in enumerate(_texts(column)) if not _is_empty(cell) and _as_number(cell) is None
-        )
+        both = zip(frame.texts(name), frame.numbers(name), strict=True)
+        row = next(i for i, (cell, value) in enumerate(both) if value is None and not _is_empty(cell))
         raise frame.error(
             row,
             name,
@@ -259,9 +245,8 @@ def numbers_of(frame: Frame, name: str) -> Array:
     if column.dtype.kind in "iufb":
         found = column.astype(np.float64)
     else:
-        cells = _texts(column)
-        numbers = [_as_number(cell) for cell in cells]
-        for row, (cell, value) in enumerate(zip(cells, numbers, strict=True)):
+        numbers = frame.numbers(name)
+        for row, (cell, value) in enumerate(zip(frame.texts(name), numbers, strict=True)):
             if value is None and not _is_empty(cell):
                 remedy = "; all values must be finite numbers, or empty"
                 raise frame.error(row, name, remedy)
@@ -296,7 +281,7 @@ UNKNOWN = -2
 def _indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
     """Returns the index of each cell's category, -1 for an empty cell, -2 for another category."""
     index = {_spelled(category): i for i, category in enumerate(categories)}
-    cells = _texts(frame[name])
+    cells = frame.texts(name)
     return np.array(
         [-1 if _is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
     )
@@ -312,7 +297,7 @@ def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
 
     chosen: True if the user named the column among the categories.
     """
-    found = {_spelled(cell) for cell in _texts(frame[name]) if not _is_empty(cell)}
+    found = {_spelled(cell) for cell in frame.texts(name) if not _is_empty(cell)}
     if len(found) > (MOST if chosen else min(MOST, max(FEW, len(frame) // 4))) or not found:
         remedy = (
             f"the most is {MOST}" if chosen else "name the inputs without it, or name it among the categories"
@@ -321,7 +306,7 @@ def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
             f"{frame.where}: the column {shown(name)} has {len(found):,} different texts in {len(frame):,} rows; "
             f"{remedy}"
         )
-    numbers = {cell: _as_number(cell) for cell in found}
+    numbers = {cell: as_number(cell) for cell in found}
     if all(value is not None for value in numbers.values()):
         return tuple(sorted(found, key=lambda cell: (numbers[cell], cell)))
     return tuple(sorted(found))
@@ -338,8 +323,7 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
     elif column.dtype.kind in "iuf":
         found = column.astype(np.float64)
     else:
-        cells = _texts(column)
-        numbers = [_as_number(cell) for cell in cells]
+        cells, numbers = frame.texts(name), frame.numbers(name)
         dates = date_format is not None or all(re.fullmatch(r"\d{8}", cell) for cell in cells)
         if not dates and all(value is not None for value in numbers):
             found = np.array(numbers, np.float64)

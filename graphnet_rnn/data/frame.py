@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from graphnet_rnn.data.table_files import TABLES, is_table
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["Frame", "frame_of"]
+__all__ = ["Frame", "as_number", "frame_of"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Frame:
 
     where: str | Path
     columns: Mapping[str, Array]
+    _texts: dict[str, list[str]] = field(default_factory=dict)
+    _numbers: dict[str, list[float | None]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.columns:
@@ -32,6 +34,18 @@ class Frame:
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    def texts(self, name: str) -> list[str]:
+        """Returns the cells of a column as texts, without blanks around them."""
+        if name not in self._texts:
+            self._texts[name] = [str(value).strip() for value in self[name]]
+        return self._texts[name]
+
+    def numbers(self, name: str) -> list[float | None]:
+        """Returns the cells of a column as numbers; None for a text that is no finite number."""
+        if name not in self._numbers:
+            self._numbers[name] = [as_number(cell) for cell in self.texts(name)]
+        return self._numbers[name]
 
     def names(self) -> str:
         some = list(self.columns)
@@ -42,8 +56,19 @@ class Frame:
         return DataError(f"{self.where}: {value}{problem}")
 
 
+def as_number(cell: str) -> float | None:
+    """None for a text that is no finite number."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) and "_" not in cell else None  # Python reads 1_000 as a number
+
+
 def frame_of(source: Any) -> Frame:
-    """Reads a table. Raises DataError, UsageError."""
+    """Reads a table; returns a Frame as it is. Raises DataError, UsageError."""
+    if isinstance(source, Frame):
+        return source
     if isinstance(source, str | Path):
         path = Path(source)
         if not is_table(path):

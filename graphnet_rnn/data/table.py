@@ -22,6 +22,7 @@ from graphnet_rnn.data.columns import (
     written,
 )
 from graphnet_rnn.data.frame import frame_of
+from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table_roles import fitted
 from graphnet_rnn.errors import DataError, UsageError
@@ -173,10 +174,6 @@ class Table:
             index[: len(rows), n] = rows
         return index, None if (lengths == len(index)).all() else lengths, series
 
-    def _ends(self) -> Array:
-        """Returns the last time step of each segment."""
-        return (np.full(self._index.shape[1], len(self._index)) if self.lengths is None else self.lengths) - 1
-
     # -- targets -----------------------------------------------------------------------------------
 
     @cached_property
@@ -223,8 +220,7 @@ class Table:
         if w.ndim == 2 and (w == w[:, :1]).all():
             w = w[:, 0]
         if self._choice.whole:
-            ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
-            last = index[ends - 1, np.arange(index.shape[1])]
+            last = index[_ends(index, lengths), np.arange(index.shape[1])]
             t, w = t[last], w[last]
         else:
             t, w = t[index], w[index]
@@ -246,12 +242,7 @@ class Table:
         horizon = self.columns.horizon
         if horizon is None:
             return t
-        parts = []
-        for step in range(1, horizon + 1):
-            part = np.full_like(t, -1 if t.dtype.kind == "i" else np.nan)
-            for rows in groups:
-                part[rows[:-step]] = t[rows[step:]]
-            parts.append(part)
+        parts = [_later(t, groups, step) for step in range(1, horizon + 1)]
         return parts[0] if t.ndim == 1 else np.concatenate(parts, axis=1)
 
     def naive(self, season: int = 1) -> Array:
@@ -266,13 +257,8 @@ class Table:
         season, y = whole_number("Table: season", season), self._targets()
         if self.columns.horizon is None or y.ndim == 1:
             raise UsageError("Table: naive forecasts need a horizon, and targets that are numbers")
-        parts = []
-        for step in range(1, self.columns.horizon + 1):
-            back = -(-step // season) * season - step  # rows before the current one
-            part = np.full_like(y, np.nan)
-            for rows in self._groups:
-                part[rows[back:]] = y[rows[: len(rows) - back]]
-            parts.append(part)
+        steps = range(1, self.columns.horizon + 1)
+        parts = [_later(y, self._groups, step - season * -(-step // season)) for step in steps]
         return np.concatenate(parts, axis=1)[self._index]
 
     def naive_error(self, season: int = 1) -> Array:
@@ -327,7 +313,7 @@ class Table:
             rows, values = np.array([group[0] for group in self._groups]), o
         else:
             rows, values = np.arange(len(self._frame)), np.empty((len(self._frame), o.shape[-1]), o.dtype)
-            for n, end in enumerate(self._ends()):
+            for n, end in enumerate(_ends(self._index, self.lengths)):
                 values[self._index[: end + 1, n]] = o[: end + 1, n]
         found: dict[str, list[Any]] = {}
         if self._case is not None:
@@ -431,20 +417,34 @@ class Table:
             self.columns.targets or tuple(map(str, range(values.shape[1]))),
             self.columns.classes,
         )
-        if loss == "softmax":
-            shifted = np.exp(values - values.max(axis=1, keepdims=True))
-            shares = shifted / shifted.sum(axis=1, keepdims=True)
+        found = predicted(values, loss)
+        shares = found.get("probability", values)
+        if "label" in found:
             spelled = classes or tuple(map(str, range(values.shape[1])))
-            best = [spelled[i] for i in values.argmax(axis=1)]
+            best = [spelled[i] for i in found["label"]]
             each = {f"probability_{name}": _short(shares[:, i]) for i, name in enumerate(spelled)}
             return {f"predicted_{targets[0]}": best, **each}
-        if loss == "sigmoid":
-            values = (1 + np.tanh(values / 2)) / 2
-        return {f"predicted_{name}": _short(values[:, i]) for i, name in enumerate(targets)}
+        return {f"predicted_{name}": _short(shares[:, i]) for i, name in enumerate(targets)}
 
 
 #: Cells without the name of a case.
 NO_CASE = ("", "nan", "none", "nat", "<na>")
+
+
+def _ends(index: Array, lengths: Array | None) -> Array:
+    """Returns the last time step of each segment."""
+    return (np.full(index.shape[1], len(index)) if lengths is None else lengths) - 1
+
+
+def _later(values: Array, groups: list[Array], steps: int) -> Array:
+    """Returns the value `steps` rows later in the same case, or earlier if negative; NaN or -1 where there is none."""
+    found = np.full_like(values, -1 if values.dtype.kind == "i" else np.nan)
+    for rows in groups:
+        if steps > 0:
+            found[rows[:-steps]] = values[rows[steps:]]
+        else:
+            found[rows[-steps:]] = values[rows[: max(0, len(rows) + steps)]]
+    return found
 
 
 def _short(values: Array) -> list[float]:

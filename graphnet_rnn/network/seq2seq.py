@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells.attention import Attention, attention_memory
 from graphnet_rnn.cells.combine import Bidirectional
+from graphnet_rnn.data.predicted import log_softmax
 from graphnet_rnn.data.sequences import padded
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
@@ -158,8 +159,7 @@ class Seq2Seq(Model):
         if self._attending is None:
             return list(e.final)
         memory = attention_memory(e.hidden[-1], e.lengths)
-        suffix = str(self._attending) if self._attending else ""
-        return {f"{name}{suffix}": node for name, node in memory.items()}
+        return {f"{name}{self._attending or ''}": node for name, node in memory.items()}
 
     def __graph__(self) -> gn.Graph:
         return self.unroll(1, training=False).__graph__()
@@ -245,13 +245,11 @@ class Seq2Seq(Model):
 
     def _called(self, what: str, arrays: Mapping[str, Array], axis: int) -> Array:
         """Returns a node's value for all cases, computed a few at a time."""
-        count, found = len(arrays["length"]), []
-        for start in range(0, count, CASES):
-            part = np.arange(start, min(start + CASES, count))
-            which = np.resize(part, min(CASES, count))
+        found = []
+        for which, new in _parts(len(arrays["length"])):
             taken = [arrays[name].take(which, axis=-1 if name != "read" else 1) for name in ORDER[what]]
             (value,) = self._function(what, len(which))(*taken)
-            found.append(value.take(np.arange(len(part)), axis=axis))
+            found.append(value.take(np.arange(new), axis=axis))
         return np.concatenate(found, axis=axis)
 
     def _function(self, what: str, batch: int) -> gn.Function:
@@ -262,8 +260,8 @@ class Seq2Seq(Model):
                 function = gn.compile(u.initial, [e.inputs, e.lengths])
             else:
                 u = self.unroll(batch, training=False)
-                suffix = str(self._attending) if self._attending else ""
-                node = gn.sum(u.losses, axis=0) if what == "loss" else u.course(f"attention{suffix}")
+                attention = f"attention{self._attending or ''}"
+                node = gn.sum(u.losses, axis=0) if what == "loss" else u.course(attention)
                 by_name = {node.name: node for node in gn.Graph([node]).inputs}
                 function = gn.compile([node], [by_name[name] for name in ORDER[what]])
             self._functions[what, batch] = function
@@ -277,14 +275,11 @@ class Seq2Seq(Model):
         width = whole_number("Seq2Seq.generate: width", width)
         read = self._read(sources)
         found: list[list[int]] = []
-        count = len(read["length"])
-        for start in range(0, count, CASES):
-            part = np.arange(start, min(start + CASES, count))
-            which = np.resize(part, min(CASES, count))
+        for which, new in _parts(len(read["length"])):
             states = self._function("states", len(which))(
                 read["read"].take(which, axis=1), read["length"][which]
             )
-            found += self._searched([np.asarray(state) for state in states], width)[: len(part)]
+            found += self._searched([np.asarray(state) for state in states], width)[:new]
         return found
 
     def _searched(self, states: list[Array], width: int) -> list[list[int]]:
@@ -298,7 +293,7 @@ class Seq2Seq(Model):
         ended = np.zeros((cases, width), bool)
         for step in range(self.longest[1] + 1):
             logits, states = self._runner(symbols.reshape(1, -1), states)
-            log_p = _log_softmax(logits[0].astype(np.float64)).reshape(cases, width, end + 1)
+            log_p = log_softmax(logits[0]).reshape(cases, width, end + 1)
             only_end = ended if step < self.longest[1] else np.ones_like(ended)
             log_p[only_end, :end] = -np.inf
             log_p[ended, end] = 0.0
@@ -326,7 +321,8 @@ ORDER = {
 }
 
 
-def _log_softmax(o: Array) -> Array:
-    below = o - o.max(axis=-1, keepdims=True)
-    found: Array = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
-    return found
+def _parts(count: int) -> Iterator[tuple[Array, int]]:
+    """Yields cases, always the same number, and how many of them are new; the last part repeats some."""
+    for start in range(0, count, CASES):
+        part = np.arange(start, min(start + CASES, count))
+        yield np.resize(part, min(CASES, count)), len(part)

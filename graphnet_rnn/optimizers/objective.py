@@ -15,6 +15,7 @@ import graphnet as gn
 from graphnet.backends import load_backend
 from graphnet.call.arguments import as_input
 from graphnet.derivatives.gradient import require_scalar
+from graphnet.graph.dtypes import held_as
 from graphnet.graph.graph import ancestors, substitute
 from graphnet.graph.node import Array, Node
 from graphnet.system.process import cached_property
@@ -214,9 +215,9 @@ class Objective:
         if self._apart and hasattr(array, "shape") and not isinstance(array, (np.ndarray, np.generic)):
             # An array of that memory, or of another library: its dtype is checked where it is read.
             return gn.place(array, self._backend) if gn.backend_of(array) == self._backend else array
-        if isinstance(array, np.ndarray) and array.dtype.kind == node.dtype.kind == "f":
-            array = _as_floats(array, node)
         try:
+            if isinstance(array, np.ndarray) and array.dtype.kind == node.dtype.kind == "f":
+                array = held_as(array, node.dtype, f"{node.describe()} (made at {node.origin})")
             return gn.place(as_input(node, array), self._backend)
         except gn.DtypeError as error:
             raise UsageError(f"Objective.feed: {error}") from None
@@ -547,18 +548,6 @@ class Objective:
         except gn.NonFiniteError as error:
             return str(error)
         return ""
-
-
-def _as_floats(array: Array, node: Node) -> Array:
-    """Converts to the dtype of the input; UsageError for a number that it cannot hold."""
-    with np.errstate(over="ignore"):
-        found = array.astype(node.dtype, copy=False)
-    if found is not array and (np.isinf(found) & np.isfinite(array)).any():
-        raise UsageError(
-            f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype}, which cannot hold "
-            f"{np.abs(array[np.isfinite(array)]).max():g}; scale the data"
-        )
-    return found
 
 
 def flat_parts(parameters: Sequence[Node]) -> list[slice]:

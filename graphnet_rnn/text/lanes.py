@@ -9,13 +9,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.data.predicted import log_softmax
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import Runner
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.sampling import Stepper
 
-__all__ = ["Lanes", "Place", "TextModel", "log_softmax"]
+__all__ = ["Lanes", "Place", "TextModel"]
 
 P = TypeVar("P")
 
@@ -140,9 +141,3 @@ class Lanes:
                 state[:active] = new
         back = np.argsort(order, kind="stable")
         return total[back], Place(log_p, tuple(states)).rows(back)
-
-
-def log_softmax(logits: Array) -> Array:
-    """ln p = o - ln Σ exp(o), along the last axis, in double precision."""
-    below = np.asarray(logits, np.float64) - np.max(logits, axis=-1, keepdims=True)
-    return np.asarray(below - np.log(np.exp(below).sum(axis=-1, keepdims=True)))

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.data.predicted import log_softmax
 from graphnet_rnn.text.conditions import Condition
-from graphnet_rnn.text.lanes import Lanes, Place, log_softmax
+from graphnet_rnn.text.lanes import Lanes, Place
 
 __all__ = ["Continuations", "beam", "exact", "weighted"]
 

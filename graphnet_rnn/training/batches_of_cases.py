@@ -157,12 +157,12 @@ def divided(own: str, share: Any, count: int, series: Array | None = None) -> tu
     kept = round(share * count)
     if kept and kept >= count:
         raise UsageError(f"{own}: valid = {share:g} of {count} cases leaves none to train on")
-    sizes = np.array([count]) if series is None else np.unique(series, return_counts=True)[1]
-    ends = np.cumsum(sizes)
-    held = np.diff(np.round(kept * ends / count), prepend=0)
+    of = np.zeros(count, int) if series is None else np.unique(series, return_inverse=True)[1]
+    cases = [np.flatnonzero(of == each) for each in range(of.max(initial=-1) + 1)]
+    held = np.diff(np.round(kept * np.cumsum([len(each) for each in cases]) / count), prepend=0)
     last = np.zeros(count, bool)
-    for end, size, of in zip(ends.tolist(), sizes.tolist(), held.astype(int).tolist(), strict=True):
-        last[end - min(of, size) : end] = True
+    for each, share_of in zip(cases, held.astype(int).tolist(), strict=True):
+        last[each[len(each) - min(share_of, len(each)) :]] = True
     return np.flatnonzero(~last), np.flatnonzero(last)
 
 

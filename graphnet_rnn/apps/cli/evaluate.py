@@ -195,7 +195,8 @@ def _forecasts(table: Table, outputs: Array, season: int | None) -> str:
     for each in kinds.values():
         w = np.where(np.isnan(each), 0, w)
     if not w.any():
-        raise UsageError(f"{table.where} has too few rows for --season {season}")
+        why = "" if season is None else f" for --season {season}"
+        raise UsageError(f"{table.where} has too few rows{why}: no forecast has a target to compare it with")
     scale = table.naive_error(season or 1)
     rows = [["forecast", "MAE", "RMSE", "MASE"]]
     for name, predicted in kinds.items():

@@ -21,6 +21,7 @@ from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
 from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.columns import Columns
+from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
 from graphnet_rnn.data.sequences import Sequences, balanced_weights
@@ -128,12 +129,13 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
     )
 
 
-def table_for(network: Network, options: argparse.Namespace) -> Table:
-    """Table of these options for a trained network, which has its columns."""
+def table_for(network: Network, options: argparse.Namespace, source: Any = None) -> Table:
+    """Table of these options for a trained network, which has its columns. source: the table, read before."""
+    source = options.data if source is None else source
     choice = choice_of(options, network.pool is not None)
     known = network.columns
     if known is None:
-        table = Table(options.data, choice)
+        table = Table(source, choice)
         found = table.columns.input_names()
         if len(found) != network.inputs:
             raise UsageError(
@@ -149,7 +151,7 @@ def table_for(network: Network, options: argparse.Namespace) -> Table:
         given - same - {"categories"},
         f"is fixed by the model, which reads the columns {', '.join(known.inputs)}",
     )
-    return Table(options.data, choice, known)
+    return Table(source, choice, known)
 
 
 def chosen(options: argparse.Namespace) -> str:
@@ -377,13 +379,14 @@ class FileMaterial(Material):
             return read_sequences(path, choice)
         if options.loss == "softmax":
             choice = replace(choice, categories=tuple(dict.fromkeys([*choice.categories, *choice.targets])))
+        frame = frame_of(path)
         if network is not None and self.columns is None:
-            table = table_for(network, options)
+            table = table_for(network, options, frame)
         else:
-            table = Table(path, choice, self.columns)
+            table = Table(frame, choice, self.columns)
         if not whole and choice.pieces is None and table.inputs.shape[0] > 2 * PIECE:
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
-            table = Table(path, replace(choice, pieces=PIECE), table.columns)
+            table = Table(frame, replace(choice, pieces=PIECE), table.columns)
         self.columns = table.columns
         self._tables.append(table)
         self.notes += [f"{path}: {note}" for note in table.notes]

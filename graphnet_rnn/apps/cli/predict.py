@@ -22,11 +22,11 @@ from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
+from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
 from graphnet_rnn.data.table_files import is_table
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
-from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import run as run_network
 
 EXAMPLE = """example:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
             "--chart shows forecasts of tables, of a model that was trained with --horizon; leave it out"
         )
     outputs, _ = run_network(network, x, lengths=lengths)
-    found = _meant(network, outputs)
+    found = predicted(outputs, network.loss)
     if options.out.lower().endswith(".npz"):
         content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
     elif table is not None:
@@ -93,15 +93,6 @@ def run(options: argparse.Namespace) -> int:
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
     print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases, {steps:,} steps in all")
     return 0
-
-
-def _meant(network: Network, outputs: Array) -> dict[str, Array]:
-    if network.loss == "squared":
-        return {"prediction": outputs}
-    if network.loss == "sigmoid":
-        return {"probability": (1 + np.tanh(outputs / 2)) / 2}
-    shifted = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-    return {"probability": shifted / shifted.sum(axis=-1, keepdims=True), "label": outputs.argmax(axis=-1)}
 
 
 def _arrays(found: Mapping[str, Array]) -> bytes:

@@ -185,6 +185,11 @@ def test_naive_forecasts_are_earlier_values() -> None:
         np.testing.assert_allclose(table.naive_error(season), np.nanmean(gaps))
 
 
+def test_there_is_no_naive_forecast_before_the_first_season() -> None:
+    table = Table({"y": np.arange(8.0)}, Choice(targets="y", horizon=1))
+    assert np.isnan(table.naive(season=11)).all()
+
+
 def test_times_go_on_after_the_last() -> None:
     for name, (given, after) in {
         "hours": (["2024-02-28T22", "2024-02-28T23"], ["2024-02-29T00", "2024-02-29T01"]),
@@ -347,6 +352,14 @@ def test_the_last_segments_of_each_series_are_held_out() -> None:
     held = problem._valid
     assert held is not None
     assert sorted(held.inputs[0, :, 0].tolist()) == [40, 42, 44, 46, 48, 74, 76, 78, 96, 98]
+
+
+def test_held_out_segments_are_the_last_of_their_series_in_any_order() -> None:
+    x = np.arange(4.0).reshape(1, 4, 1)
+    data = rnn.data.Sequences(x, x, series=np.array([0, 1, 0, 1]))
+    net = rnn.Network([rnn.GRU(2)], inputs=1, outputs=1, loss="squared")
+    problem = rnn.Arrays(net, data, valid=0.5)
+    assert problem._train.inputs.ravel().tolist() == [0, 1]
 
 
 def test_no_training_target_is_in_a_row_of_validation() -> None:
