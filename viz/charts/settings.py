@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.charts.history import is_number, order_of, rows_of
@@ -23,10 +25,12 @@ _MARKERS = "osD^vPX"
 #: Maximum numbers of lines in a legend, and of panels.
 _LINES, _PANELS = 16, 5
 #: Columns of a row besides settings.
-_MEAN, _ERROR = "mean", "error"
+_MEAN, _ERROR, _CUT = "mean", "error", "cut"
 
-#: (panel, line) -> x -> (mean, error)
-_Found = dict[tuple[Any, Any], dict[Any, tuple[float, float]]]
+#: x -> (mean, error, True if a run ended early)
+_Line = dict[Any, tuple[float, float, bool]]
+#: (panel, line) -> points
+_Found = dict[tuple[Any, Any], _Line]
 
 
 @by_matplotlib()
@@ -41,7 +45,8 @@ def compare_settings(
     """mean ± standard error over seeds and folds, against a setting; a line for each value of `by`, panels for another.
 
     results: rows such as {"cell": "GRU", "units": 64, "layers": 2, "mean": 1.93, "error": 0.01}; error is NaN or None
-    for a single run. against: setting on the horizontal axis; by default the number with most values, else the setting
+    for a single run; "cut": True marks results of runs that ended early, which are drawn hollow and without a line.
+    against: setting on the horizontal axis; by default the number with most values, else the setting
     with most. by, panels: settings of the lines and panels; the next ones by default. For other settings, the best mean
     of each point is drawn. unit: unit of the means. title: title of the chart.
     Raises DrawingError if no row has a mean and these settings.
@@ -51,6 +56,8 @@ def compare_settings(
     >>> viz.compare_settings(rows).axes[0].get_xlabel()
     'units'
     """
+    from matplotlib.lines import Line2D
+
     from viz.charts.figure import Chart
 
     for argument, name in (("against", against), ("by", by), ("panels", panels)):
@@ -76,6 +83,9 @@ def compare_settings(
         chart.caption(axes, f"{panels} {page}" if panels else "")
         if by:
             label_ends(axes, endings, 3.2)
+    if any(cut for line in found.values() for _, _, cut in line.values()):
+        hollow = Line2D([], [], color="black", marker="o", markerfacecolor="white", linestyle="none")
+        grid[-1].legend([hollow], ["ended early"], frameon=False)
     grid[0].set_ylabel(unit or "mean", fontsize=12)
     figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
     return figure
@@ -84,7 +94,7 @@ def compare_settings(
 def _chosen(
     rows: Sequence[Mapping[str, Any]], against: str | None, by: str | None, panels: str | None
 ) -> tuple[str, str | None, str | None]:
-    known = {name for row in rows for name in row} - {_MEAN, _ERROR}
+    known = {name for row in rows for name in row} - {_MEAN, _ERROR, _CUT}
     for argument, name in (("against", against), ("by", by), ("panels", panels)):
         if name is not None and name not in known:
             raise DrawingError(
@@ -113,7 +123,7 @@ def _points(rows: Sequence[Mapping[str, Any]], against: str, by: str | None, pan
         if all(name is None or name in row for name in (against, by, panels)):
             key = tuple(None if name is None else row[name] for name in (panels, by))
             error = row.get(_ERROR)
-            point = float(row[_MEAN]), float(error) if is_number(error) else math.nan
+            point = float(row[_MEAN]), float(error) if is_number(error) else math.nan, bool(row.get(_CUT))
             line = found.setdefault((key[0], key[1]), {})
             line[row[against]] = min(line.get(row[against], point), point)
     if not found:
@@ -130,19 +140,20 @@ def _places(found: _Found) -> list[Any]:
     return sorted(places, key=lambda x: (best[x], str(x)))
 
 
-def _draw_line(
-    axes: Axes, line: Mapping[Any, tuple[float, float]], places: Sequence[Any], name: str, number: int
-) -> Ending:
+def _draw_line(axes: Axes, line: _Line, places: Sequence[Any], name: str, number: int) -> Ending:
     numeric = all(is_number(x) for x in places)
-    ends = [x for x in places if x in line]
-    x = [float(end) if numeric else places.index(end) for end in ends]
-    y, error = zip(*(line[end] for end in ends), strict=True)
-    axes.errorbar(
-        x, y, yerr=[0.0 if math.isnan(e) else e for e in error], color=colour_of(number), linewidth=1.8, capsize=3,
-        linestyle="-" if numeric else "none",
-        marker=_MARKERS[number % len(_MARKERS)], markersize=5.5,
-    )  # fmt: skip
-    return Ending(float(y[-1]), name, colour_of(number), float(x[-1]))
+    colour, x, y = colour_of(number), 0.0, 0.0
+    for cut in (True, False):
+        ends = [x for x in places if x in line and line[x][2] is cut]
+        if ends:
+            across = [float(end) if numeric else float(places.index(end)) for end in ends]
+            axes.errorbar(
+                across, [line[end][0] for end in ends], yerr=[np.nan_to_num(line[end][1]) for end in ends],
+                color=colour, linewidth=1.8, capsize=3, linestyle="-" if numeric and not cut else "none",
+                marker=_MARKERS[number % len(_MARKERS)], markersize=5.5, markerfacecolor="white" if cut else colour,
+            )  # fmt: skip
+            x, y = across[-1], line[ends[-1]][0]
+    return Ending(y, name, colour, x)
 
 
 def _x_axis(axes: Axes, places: Sequence[Any], against: str) -> None:

@@ -55,6 +55,8 @@ __all__ = [
 
 #: Number of classes that is always accepted.
 FEW_CLASSES = 1000
+#: Default batch size; of fewer than 256 cases, an eighth of them, so that an epoch has several steps, but at least 4.
+FULL, LEAST_STEPS, LEAST = 32, 8, 4
 #: Share of the cases of a file for validation.
 VALID = 0.1
 #: Default number of rows of a segment of a long table.
@@ -173,7 +175,7 @@ class Material(ABC):
     """
 
     shape: dict[str, Any]
-    batch: int | None = 32
+    batch: int | None = FULL
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -364,6 +366,7 @@ class FileMaterial(Material):
         }
         if options.balanced:
             self._balance()
+        self.batch = min(FULL, max(LEAST, len(self.train) // LEAST_STEPS))
         train = self.train if self.valid else self.train.chosen(self._divided()[0])
         if not options.no_scaling:
             self.shape["scaling"] = self._scaling(train)

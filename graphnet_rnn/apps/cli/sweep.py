@@ -129,7 +129,15 @@ def _draw(book: Book, options: argparse.Namespace) -> None:
     import viz
 
     book.look()
-    rows = [{**each.settings, "mean": each.mean, "error": each.error} for each in book.best()]
+    rows = [
+        {
+            **each.settings,
+            "mean": each.mean,
+            "error": each.error,
+            "cut": any(e.state == "cut" for e in each.runs),
+        }
+        for each in book.best()
+    ]
     chosen = {name: getattr(options, name) for name in ("against", "by", "panels")}
     drawn = viz.compare_settings(rows, **chosen, unit=book.unit, title=book.recipe.name)
     drawn.savefig(options.figure, dpi=150)

@@ -65,7 +65,7 @@ class SweepTable:
     def _line(self, entry: Entry) -> str:
         names = self._sweep.recipe.ranges
         words = " ".join(f"{name}={value}" for name, value in entry.settings.items() if name in names)
-        what = entry.sentence if entry.state == "failed" else f"{entry.best:.3f} {entry.unit}"
+        what = entry.sentence if entry.state == "failed" else f"{_number(entry.best)} {entry.unit}"
         return f"{entry.name} {entry.state}: {what}  {words}".rstrip()
 
     def _draw(self) -> None:
@@ -93,7 +93,7 @@ class SweepTable:
         words = [f"{len(self._ended):,} of {_runs(len(entries))} ended"]
         if known:
             best = min(known, key=lambda entry: entry.best)
-            words.append(f"best {best.best:.3f} {best.unit} ({best.name})")
+            words.append(f"best {_number(best.best)} {best.unit} ({best.name})")
         whole, over = self._sweep.recipe.effort or len(entries), self._over(entries)
         spent, new = self._clock() - self._begun, over - self._before
         if new > 0 and whole > over:
@@ -147,7 +147,7 @@ def _shown(value: object) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else ""
+    return (f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}") if math.isfinite(value) else ""
 
 
 def _left(entry: Entry, most: int) -> str:

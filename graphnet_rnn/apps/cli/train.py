@@ -199,7 +199,8 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     add(
         "--batch",
         type=int,
-        help="batch size: parallel segments of a text, or cases (default: 32; for problems that of the source)",
+        help="batch size: parallel segments of a text, or cases (default: 32; with few cases, an "
+        "eighth of them; for problems that of the source)",
     )
 
 

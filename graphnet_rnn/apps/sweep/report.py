@@ -36,11 +36,11 @@ def report(book: Book, kind: str = ".md") -> str:
             [
                 runs[0].name,
                 *(_shown(settings[name]) if name in settings else "" for name in names),
-                f"{mean:.4f}",
-                "" if math.isnan(error) else f"{error:.4f}",
+                _number(mean),
+                "" if math.isnan(error) else _number(error),
                 str(known),
                 f"{max(run.epochs for run in runs)}",
-                f"{sum(run.seconds for run in runs):.0f}",
+                _seconds(sum(run.seconds for run in runs)),
                 ", ".join(dict.fromkeys(run.state for run in sorted(runs, key=lambda run: run.seed))),
             ]
         )
@@ -56,6 +56,14 @@ def report(book: Book, kind: str = ".md") -> str:
     if failed:
         lines += ["", "Failed:", "", *(f"- {entry.name}: {_cell(entry.sentence)}" for entry in failed)]
     return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
 def _shown(value: object) -> str:

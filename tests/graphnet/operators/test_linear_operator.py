@@ -417,5 +417,5 @@ def test_operators_without_a_spectrum_are_rejected() -> None:
 def test_numbers_that_float32_cannot_hold_are_refused() -> None:
     w, x = gn.parameter(np.ones(2, np.float32), name="w"), gn.input(2, "float32", name="x")
     H = gn.linear_operator("hessian", gn.sum(w**2 * x), [w], {x: np.ones(2)})
-    with pytest.raises(gn.DtypeError, match="input x.*float32, which cannot hold 1e\\+300"):
+    with pytest.raises(gn.DtypeError, match=r"input x.*float32, which cannot hold 1e\+300"):
         H.feed({x: np.array([1.0, 1e300])})
