@@ -51,7 +51,8 @@ def data_of(book: Book, live: bool = False) -> dict[str, Any]:
 def _run(entry: Entry) -> dict[str, Any]:
     return {
         "name": entry.name, "state": entry.state, "sentence": entry.sentence, "settings": entry.settings,
-        "values": [_number(value) for value in entry.values], "value": _number(entry.best), "epochs": entry.epochs,
+        "values": [_number(value) for value in entry.values],
+        "training": [_number(value) for value in entry.training], "value": _number(entry.best), "epochs": entry.epochs,
         "seconds": round(entry.seconds, 3), "sample": entry.sample[:2000],
     }  # fmt: skip
 

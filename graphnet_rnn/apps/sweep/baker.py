@@ -16,6 +16,7 @@ from pathlib import Path
 
 from graphnet.system.process import own_cores
 from graphnet_rnn.apps.sweep.book import ENDS, SETTINGS, Book, Entry
+from graphnet_rnn.apps.sweep.nursery import Process, start
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.parallel.launcher import alone
@@ -57,7 +58,7 @@ class Baker:
                 with _cores(self._book) as cores:
                     self._process(entry, spent, last, cores)
 
-    def _process(self, entry: Entry, spent: float, last: bool, cores: Sequence[str]) -> None:
+    def _process(self, entry: Entry, spent: float, last: bool, cores: Sequence[int]) -> None:
         """Trains in a process; restarts from the last checkpoint, a few times, if something else kills it."""
         if not (entry.folder / SETTINGS).exists():
             entry.propose(entry.settings)
@@ -90,7 +91,7 @@ class Baker:
                     return
                 time.sleep(LOOK)
 
-    def _attempt(self, entry: Entry, spent: float, cores: Sequence[str]) -> tuple[int, str, bool]:
+    def _attempt(self, entry: Entry, spent: float, cores: Sequence[int]) -> tuple[int, str, bool]:
         """(exit code, error output, True if the sweep was stopped)"""
         recipe = self._book.recipe
         if any(entry.run.glob("checkpoint-*.safetensors")):
@@ -99,20 +100,17 @@ class Baker:
             command = recipe.command(
                 {**entry.settings, **recipe.until(spent)}, entry.seed, entry.run, entry.fold
             )
-        with subprocess.Popen(
-            [sys.executable, "-m", "graphnet_rnn.apps.sweep.child", *cores, "--", *command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
-            start_new_session=True, env=alone(os.environ),
-        ) as process:  # fmt: skip
-            try:
-                stopped = self._watch(process, entry)
-            except BaseException:
-                _end(process)
-                raise
-            _, errors = process.communicate()
-            return process.returncode, errors, stopped
+        process = start(command, cores)
+        try:
+            stopped = self._watch(process, entry)
+        except BaseException:
+            _end(process)
+            raise
+        _, errors = process.communicate()
+        assert process.returncode is not None
+        return process.returncode, errors, stopped
 
-    def _watch(self, process: subprocess.Popen[str], entry: Entry) -> bool:
+    def _watch(self, process: Process, entry: Entry) -> bool:
         seen, pause = entry.epochs, LOOK / 10  # failures come early
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -147,7 +145,7 @@ def _wait_for(run: Path) -> None:
 
 
 @contextlib.contextmanager
-def _cores(book: Book) -> Iterator[list[str]]:
+def _cores(book: Book) -> Iterator[list[int]]:
     """Cores of this machine without another run of the sweep; none if all are taken, or cannot be set."""
     threads, claimed = book.recipe.threads, contextlib.ExitStack()
     cores = own_cores() if hasattr(os, "sched_getaffinity") else []
@@ -159,7 +157,7 @@ def _cores(book: Book) -> Iterator[list[str]]:
                 claimed.enter_context(locked(places / f"{machine()}-{slot}", "taken"))
             except UsageError:
                 continue
-            yield [str(core) for core in cores[slot * threads : (slot + 1) * threads]]
+            yield cores[slot * threads : (slot + 1) * threads]
             return
         yield []
 
@@ -169,7 +167,7 @@ def machine() -> str:
     return "".join(c if c.isalnum() else "-" for c in platform.node()) or "here"
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: Process) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(PATIENCE)

@@ -17,7 +17,7 @@ import math
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +49,7 @@ class Entry:
     number: number of the configuration, from 0. seed: seed of the run. settings: option -> value; empty before they are
     proposed. folder: folder of the run in the sweep. state: "waiting", "begun", "done", "cut" or "failed". sentence:
     reason of a failure. values: validation measure after each epoch (training measure without validation data).
+    training: training measure of each epoch, infinite if it was not recorded.
     seconds: training time. unit: unit of `values`. sample: text that the network wrote after the last epoch. most:
     maximum number of epochs; later epochs of a run that was continued by hand do not count. fold: block that validates;
     None for the usual split. recipe: recipe that proposed settings must fit. reached: best value at each rung of steps
@@ -79,6 +80,7 @@ class Entry:
     state: str = "waiting"
     sentence: str = ""
     values: list[float] = field(default_factory=list)
+    training: list[float] = field(default_factory=list)
     seconds: float = 0.0
     unit: str = ""
     sample: str = ""
@@ -167,11 +169,12 @@ class Entry:
         self.state, self.sentence = str(ended.get("state", "")), str(ended.get("sentence", ""))
         for anew, row in self._history.rows(b'"event": "start"', b'"event": "epoch"'):
             if anew:
-                self.values, self.sample = [], ""
+                self.values, self.training, self.sample = [], [], ""
             if row.get("event") == "start":
                 self.unit = str(row.get("unit", ""))
             elif self.most is None or len(self.values) < self.most:
                 self.values.append(_value_of(self.run / "history.jsonl", row))
+                self.training.append(_value_of(self.run / "history.jsonl", row, ("train_",)))
                 self.sample = str(row.get("sample") or self.sample)
         for anew, row in self._timing.rows(b'"epoch"'):
             self.seconds = (0.0 if anew else self.seconds) + _number(
@@ -385,9 +388,9 @@ def _number(path: Path, value: Any) -> float:
     return float(value)
 
 
-def _value_of(path: Path, row: Mapping[str, Any]) -> float:
+def _value_of(path: Path, row: Mapping[str, Any], kinds: Sequence[str] = ("valid_", "train_")) -> float:
     """Score of an epoch: validation, or training without validation data."""
-    for kind in ("valid_", "train_"):
+    for kind in kinds:
         for name, value in row.items():
             if name.startswith(kind) and value is not None:
                 return _number(path, value)

@@ -301,7 +301,23 @@ def test_runs_are_sorted_filtered_and_chosen(opened: Any, tmp_path: Path) -> Non
         assert page.locator("#onehead").text_content() == f"Run {name}"
         assert page.locator("#one pre").text_content() == EVIL
         assert page.locator("#one img").get_attribute("alt") == "the cell Elman"
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        assert page.locator("#onehead").text_content() == "Chosen runs"
+        names = page.locator("tr.chosen td:first-child").all_text_contents()
+        assert page.locator("#one section dd:first-of-type").all_text_contents() == names
+        assert len(names) == 2
+        page.keyboard.press("Enter")
+        assert page.locator("#onehead").text_content() == f"Run {name}"
         page.locator("#filter").fill("")
+        axis = page.get_by_role("slider", name="range of layers")
+        axis.focus()
+        page.keyboard.press("ArrowDown")  # the upper end is now below the last value, 2
+        assert set(column(4)) == {1}
+        page.keyboard.press("Shift+ArrowUp")
+        assert rows.count() == 0
+        page.keyboard.press("Escape")
+        assert rows.count() == 500
         box = page.locator("#parallel").bounding_box()
         place = box["x"] + 60 + (box["width"] - 120) / 3
         page.mouse.move(place, box["y"] + 60)

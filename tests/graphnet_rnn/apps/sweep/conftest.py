@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,10 +25,10 @@ ONE = threading.Lock()
 
 
 class Stub:
-    """In the place of `subprocess.Popen`: what it is to do is in `begin`."""
+    """In the place of the process of a run: what it is to do is in `begin`."""
 
-    def __init__(self, words: list[str], **_: Any) -> None:
-        self.command = words[words.index("--") + 1 :]
+    def __init__(self, command: list[str], cores: list[int]) -> None:
+        self.command = command
         self.returncode: int | None = None
         self.said = ""
         self._ended = threading.Event()
@@ -55,12 +55,6 @@ class Stub:
 
     def kill(self) -> None:
         self.end(-signal.SIGKILL)
-
-    def __enter__(self) -> Stub:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.wait()
 
 
 class Inside(Stub):
@@ -125,12 +119,9 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
     for module in (baker, oven):
         monkeypatch.setattr(module, "LOOK", 0.02)
     Endless.all, Killed.count = [], 0
-    others = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "TimeoutExpired", "run")}
-    replaced = types.SimpleNamespace(**others)
 
     def take(kind: type[Stub]) -> None:
-        replaced.Popen = kind
-        monkeypatch.setattr(baker, "subprocess", replaced)
+        monkeypatch.setattr(baker, "start", kind)
 
     return take
 
@@ -188,9 +179,10 @@ def written(folder: Path) -> int:
 def numbers_of(folder: Path) -> list[int]:
     """Of the processes that train there."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = each.read_bytes().decode(errors="replace")
-            if str(folder) in words and "sweep.child" in words:
-                found.append(int(each.parent.name))
+            if b"sweep.nursery" in (each / "cmdline").read_bytes():
+                files = [os.readlink(file) for file in (each / "fd").iterdir()]
+                if any(file.startswith(f"{folder}/") for file in files):
+                    found.append(int(each.name))
     return found

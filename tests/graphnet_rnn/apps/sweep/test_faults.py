@@ -18,6 +18,7 @@ import pytest
 
 from graphnet.system.json_lines import read_rows
 from graphnet_rnn.apps.sweep import Book, Halving, Recipe, Sweep, Values, baker
+from graphnet_rnn.apps.sweep.nursery import NURSERY
 from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.errors import DataError
 from tests.graphnet_rnn.apps.sweep import conftest as runs
@@ -99,10 +100,10 @@ def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, se
 
 @linux
 def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tmp_path: Path) -> None:
-    """Once by each signal."""
+    """Once by each signal; and once with the process that it was forked from."""
     sweep = Sweep(recipe(text, 60, {"units": 4}), tmp_path / "s", workers=1)
     run = sweep.book.entries[0].run
-    left, killed = [signal.SIGKILL, signal.SIGTERM], set[int]()
+    left, killed, nurseries = [signal.SIGKILL, signal.SIGTERM], set[int](), list[int]()
 
     def kill() -> bool:
         """What `run` asks again and again; never to end."""
@@ -113,10 +114,15 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, left.pop(0))
                     killed.add(process)
+        elif not left and not nurseries and known >= 8 and NURSERY._running is not None:
+            nurseries.append(NURSERY._running[0].pid)
+            NURSERY._running[0].kill()
         return False
 
     sweep.run(until=kill)
-    assert len(killed) == 2
+    assert (len(killed), len(nurseries)) == (2, 1)
+    assert NURSERY._running is not None
+    assert NURSERY._running[0].pid not in nurseries
     runs.require_those_of_train(sweep.book, tmp_path / "alone")
     require_each_epoch_once(tmp_path / "s")
 

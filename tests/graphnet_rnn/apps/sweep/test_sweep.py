@@ -163,9 +163,9 @@ def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
     book = Book(recipe(text), tmp_path / "sweep")
     with contextlib.ExitStack() as stack:
         given = [stack.enter_context(_cores(book)) for _ in range(len(cores) + 1)]
-    assert given == [*([str(core)] for core in cores), []]
+    assert given == [*([core] for core in cores), []]
     with _cores(book) as again:
-        assert again == [str(cores[0])]
+        assert again == [cores[0]]
     assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
 
 
