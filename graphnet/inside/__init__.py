@@ -4,7 +4,8 @@ differentiable  values, products with the Jacobian and its transpose, of any ord
 torch_function  as a function on tensors of PyTorch
 torch_calls     callbacks of PyTorch's autograd; the one file that imports torch
 jax_function    as a function on arrays of JAX
-jax_calls       callbacks of JAX; the one file that imports jax
+jax_calls       as a primitive of JAX, with its derivatives
+jax_native      calls from compiled programs of JAX, by its foreign function interface
 """
 
 from __future__ import annotations

@@ -17,14 +17,13 @@ __all__ = ["jax_function"]
 def jax_function(
     outputs: Nodes, inputs: Iterable[Node], backend: str = "numba", threads: int | None = None
 ) -> Callable[..., Any]:
-    """y = f(x) on arrays of JAX, under jit, grad of any order, and vmap
+    """y = f(x) on arrays of JAX, under jit, vmap, grad, jvp, hessian, and derivatives of any order
 
     outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs. The function takes an array
     for each and returns a tuple. backend, threads: see gn.compile.
-    It is a callback to the host without side effects. Its backward computes forward again, since JAX may omit or repeat
-    calls; vmap calls it case by case. Forward mode (jax.jvp, jax.jacfwd) is not available: JAX allows only one kind of
-    custom derivative. Raises UsageError without JAX; the function raises DtypeError or ShapeError for an array that
-    does not fit.
+    Compiled programs of JAX call it natively on the CPU, with their own memory. Its backward computes forward again,
+    since JAX may omit or repeat calls; vmap calls it case by case. Raises UsageError without JAX; the function raises
+    DtypeError or ShapeError for an array that does not fit.
 
     >>> x = gn.input(2, name="x")
     >>> import jax  # doctest: +SKIP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,10 @@ def test_torch_checks_all_derivatives() -> None:
     a.requires_grad_()
     with torch.no_grad():
         assert not function(a, b, rows)[0].requires_grad
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a.detach(), moves[0])
+        slope = torch.autograd.forward_ad.unpack_dual(cost(dual)).tangent
+    torch.testing.assert_close(slope, torch.func.jvp(plain, (a.detach(),), (moves[0],))[1])
     x, shift = gn.input((2,), "float64"), gn.input((2,), "float64")  # ∂C/∂shift depends on no input
     moved = torch_function([gn.sum(x**3 + shift)], [x, shift])
     given = [torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
@@ -121,3 +126,54 @@ def test_jax_has_the_same_gradients() -> None:
         np.testing.assert_allclose(twice, right, rtol=1e-3, atol=1e-4)
         many = jax.vmap(lambda a: cost(a, b))(np.stack([a, 2 * a]))
         np.testing.assert_allclose(many, [plain(a), plain(2 * a)], rtol=1e-5)
+
+
+TRANSFORMS: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
+    "values": lambda jax, f: f,
+    "tangents": lambda jax, f: lambda a, b: jax.jvp(lambda a: f(a, b), (a,), (a + 1,)),
+    "gradients": lambda jax, f: jax.grad(lambda a, b: f(a, b)[1], (0, 1)),
+    "forward over reverse": lambda jax, f: jax.hessian(lambda a, b: f(a, b)[1], (0, 1)),
+    "reverse over reverse": lambda jax, f: jax.jacrev(jax.jacrev(lambda a, b: f(a, b)[1]), 1),
+    "reverse over forward": lambda jax, f: jax.jacrev(jax.jacfwd(lambda a, b: f(a, b)[0]), 1),
+    "third order": lambda jax, f: jax.jacfwd(jax.hessian(lambda a, b: f(a, b)[1], 1), 1),
+    "gradients of many": lambda jax, f: (
+        lambda a, b: jax.vmap(jax.grad(lambda a: f(a, b)[1]), -1, -1)(jax.numpy.stack([a, 2 * a], -1))
+    ),
+    "within a loop": lambda jax, f: jax.grad(
+        lambda a, b: jax.lax.scan(lambda a, _: (a + f(a, b)[1] / 9, None), a, None, 3)[0].sum()
+    ),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=list(TRANSFORMS))
+@pytest.mark.parametrize("compiled", [False, True])
+def test_transforms_of_jax(transform: Callable[[Any, Any], Callable[..., Any]], compiled: bool) -> None:
+    jax = pytest.importorskip("jax")
+    function = jax_function(*example())
+    with jax.enable_x64(True):
+        a, b, rows = map(jax.numpy.asarray, arrays())
+        y = lambda a, b: jax.numpy.tanh(a @ b)[rows]
+        both = [
+            transform(jax, f)
+            for f in (lambda a, b: function(a, b, rows), lambda a, b: (y(a, b), (y(a, b) ** 2).sum()))
+        ]
+        found, right = ((jax.jit(f) if compiled else f)(a, b) for f in both)
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+def test_an_error_in_a_compiled_program_of_jax_is_raised() -> None:
+    jax = pytest.importorskip("jax")
+    from graphnet.inside.jax_calls import on_arrays
+
+    x = gn.input((0, 3), "float32", name="x")
+    doubled = Differentiable([x * 2, gn.sum(x)], [x])
+    empty, total = jax.jit(on_arrays(doubled))(np.zeros((0, 3), "float32"))
+    assert (empty.shape, float(total)) == ((0, 3), 0)
+
+    def fails(*_: Any) -> Any:
+        raise ValueError("the disk is full")
+
+    vars(doubled)["value"] = fails
+    with pytest.raises(Exception, match="ValueError: the disk is full"):
+        jax.block_until_ready(jax.jit(lambda x: on_arrays(doubled)(x + 1))(np.zeros((0, 3), "float32")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,82 @@ def test_gradients_in_torch_are_ours(torch: Any, cell: type[rnn.Cell]) -> None:
     for name, right in zip(net.parameters, ours[1:], strict=True):
         found = module.get_parameter(name.replace(".", "/")).grad
         np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def second_order(net: rnn.Network, x: Array) -> tuple[list[Array], Array, list[Array]]:
+    """A direction v for each parameter; then Jv of the outputs, and Hv of the sum of their squares."""
+    u = net.unroll(4, 2, training=False, initial="learned")
+    generator = np.random.default_rng(1)
+    v = [generator.standard_normal(node.shape) for node in net.parameters.values()]
+    along = {node: gn.constant(d) for node, d in zip(net.parameters.values(), v, strict=True)}
+    (moved,) = gn.rop([u.logits], along)
+    curved = gn.hessian_product(gn.sum(u.logits * u.logits), along)
+    found = gn.compile([moved, *curved], [u.inputs])(x)
+    return v, found[0], list(found[1:])
+
+
+@every_cell
+def test_tangents_and_double_gradients_in_torch_are_ours(torch: Any, cell: type[rnn.Cell]) -> None:
+    net, x, _ = network_and_gradients(cell)
+    v, moved, curved = second_order(net, x)
+    module = torch_module(net)
+    names = [name.replace(".", "/") for name in net.parameters]
+    weights = {name: module.get_parameter(name) for name in names}
+    along = {name: torch.from_numpy(d) for name, d in zip(names, v, strict=True)}
+    outputs = lambda given: torch.func.functional_call(module, given, (torch.from_numpy(x),))[0]
+    found = torch.func.jvp(outputs, ({n: w.detach() for n, w in weights.items()},), (along,))[1]
+    np.testing.assert_allclose(found, moved, rtol=1e-6, atol=1e-9)
+    slopes = torch.autograd.grad((outputs(weights) ** 2).sum(), list(weights.values()), create_graph=True)
+    product = sum((slope * d).sum() for slope, d in zip(slopes, along.values(), strict=True))
+    twice = torch.autograd.grad(product, list(weights.values()), materialize_grads=True)
+    for name, found, right in zip(names, twice, curved, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@every_cell
+def test_tangents_and_double_gradients_in_jax_are_ours(jax: Any, cell: type[rnn.Cell]) -> None:
+    net, x, _ = network_and_gradients(cell)
+    v, moved, curved = second_order(net, x)
+    with jax.enable_x64(True):
+        function, parameters = jax_function(net)
+        along = dict(zip(net.parameters, v, strict=True))
+        outputs = lambda given: function(given, x)[0]
+        _, found = jax.jit(lambda p, v: jax.jvp(outputs, (p,), (v,)))(parameters, along)
+        np.testing.assert_allclose(found, moved, rtol=1e-6, atol=1e-9)
+        slope = jax.grad(lambda p: (outputs(p) ** 2).sum())
+        _, twice = jax.jit(lambda p, v: jax.jvp(slope, (p,), (v,)))(parameters, along)
+        for name, right in zip(net.parameters, curved, strict=True):
+            np.testing.assert_allclose(twice[name], right, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore:.*grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_in_a_compiled_program_and_workers_of_torch(torch: Any) -> None:
+    module = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared"))
+    x = torch.randn(5, 2, 3)
+    right, *_ = torch.autograd.grad((module(x)[0] ** 2).sum(), list(module.parameters()))
+    compiled = torch.compile(lambda x: (module(x * 1.0)[0] ** 2).sum(), backend="aot_eager")
+    found, *_ = torch.autograd.grad(compiled(x), list(module.parameters()))
+    torch.testing.assert_close(found, right)
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(DtypeError, match=r"must be float32, not bfloat16; pass tensor\.to\(torch\.float32\)"),
+    ):
+        module(torch.nn.Linear(3, 3)(x))
+    loader = torch.utils.data.DataLoader(
+        torch.arange(6.0).reshape(6, 1, 1, 1).expand(6, 5, 1, 3).contiguous(), batch_size=2, num_workers=1,
+        collate_fn=partial(_predictions, module), multiprocessing_context="spawn",
+    )  # fmt: skip
+    for number, batch in enumerate(loader):
+        both = torch.full((5, 2, 3), 2.0 * number)
+        both[:, 1] += 1
+        torch.testing.assert_close(batch, module(both)[0].detach())
+
+
+def _predictions(module: Any, cases: list[Any]) -> Any:
+    import torch
+
+    with torch.no_grad():
+        return module(torch.cat(cases, 1))[0]
 
 
 def test_transforms_of_torch_over_its_parameters(torch: Any) -> None:
