@@ -161,9 +161,14 @@ class Writer:
     # -- files -------------------------------------------------------------------------------
 
     def graph(self, name: str) -> Any:
-        """Returns the collected nodes as a graph of ONNX."""
-        constants = list(self._constants.values())
-        return self.onnx.helper.make_graph(self.nodes, name, self.inputs, self.outputs, constants)
+        """Returns the collected nodes as a graph of ONNX, without those that nothing reads."""
+        read, nodes = {output.name for output in self.outputs}, []
+        for node in reversed(self.nodes):
+            if read.intersection(node.output):
+                nodes.append(node)
+                read |= _names_in(node)
+        constants = [constant for found, constant in self._constants.items() if found in read]
+        return self.onnx.helper.make_graph(nodes[::-1], name, self.inputs, self.outputs, constants)
 
     def file(self, name: str, described: str, metadata: Mapping[str, str]) -> bytes:
         """Returns the whole file; the same graph makes the same bytes."""
@@ -180,6 +185,13 @@ class Writer:
             helper.set_model_props(model, dict(metadata))
         content: bytes = model.SerializeToString(deterministic=True)
         return content
+
+
+def _names_in(node: Any) -> set[str]:
+    """Names that a node reads, also in the bodies of loops."""
+    graphs = [attribute.g for attribute in node.attribute]
+    within = [_names_in(each) for graph in graphs for each in graph.node]
+    return {*node.input, *(output.name for graph in graphs for output in graph.output)}.union(*within)
 
 
 def named_path(path: Any) -> str:

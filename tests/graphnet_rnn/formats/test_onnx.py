@@ -45,6 +45,12 @@ def require_close(got: Any, wanted: Any, near: float = 1e-5) -> None:
         np.testing.assert_allclose(value, want, near, near)
 
 
+def read_in(graph: Any) -> set[str]:
+    """Names that nodes read, also in the bodies of loops."""
+    bodies = [attribute.g for node in graph.node for attribute in node.attribute]
+    return {name for node in graph.node for name in node.input}.union(*map(read_in, bodies))
+
+
 def check(
     runtime: Any, network: rnn.Network, path: Path, lengths: Sequence[int] | None = None, **how: Any
 ) -> Any:
@@ -54,6 +60,7 @@ def check(
     export_onnx(drawn(network), path, lengths=lengths is not None, **how)
     file = onnx.load(path)
     onnx.checker.check_model(file, full_check=True)
+    assert {each.name for each in file.graph.initializer} <= read_in(file.graph)
     session = runtime.InferenceSession(path)
     names = [given.name for given in session.get_inputs()]
     for time, batch in ((5, 3), (max(lengths), len(lengths)) if lengths else (2, 1)):
