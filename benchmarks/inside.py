@@ -5,7 +5,8 @@
 
 Every engine computes the equations below with the same weights. The affine maps of all inputs are computed before the
 loop, in one product. In PyTorch: `rnn.inside.torch_module`, a loop of eager steps, the same with the step or the whole
-loop compiled by torch.compile, and, of an LSTM, torch.nn.LSTM. In JAX: `gn.inside.jax_function` under jit, and lax.scan under jit.
+loop compiled by torch.compile, and, of an LSTM, torch.nn.LSTM. In JAX: `gn.inside.jax_function` under jit, and
+lax.scan under jit.
 Gradients with respect to the input and all weights of Σ outputs · r. In turns with pauses between them; medians.
 threads: of PyTorch, and of the function inside it (each has its own threads, which spin while they wait); JAX chooses
 its own number. The last table is the cost of a call: a function that adds 1 to four numbers, in µs.
