@@ -20,7 +20,7 @@ from graphnet.call.standalone import c_files, folder_files, is_folder, name_of, 
 from graphnet.call.stored import store_function
 from graphnet.errors import BackendError, GraphnetError, UsageError
 from graphnet.graph.display import ShowsItself
-from graphnet.graph.graph import Graph, dependents
+from graphnet.graph.graph import Graph, ancestors, dependents
 from graphnet.graph.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import RunMemory, listing, lower
@@ -250,14 +250,24 @@ class Function(CompiledCallable, ShowsItself):
         parameters = [node for node in source.order if node.op.is_parameter] if updated else ()
         begun = _not_varying(source) if any(node.op.varying for node in source.inputs) else ()
 
-        def beginning() -> Program:  # does not hold the function, whose memory a cycle would keep
-            first, own = (
-                Graph([g.outputs[i] for i in begun], [node for node in g.inputs if not node.op.varying])
-                for g in (optimized.graph, source)
-            )
+        # These do not hold the function, whose memory a cycle would keep.
+        def waits() -> bool:
+            ends = [optimized.graph.outputs[i] for i in begun]
+            return any(node.op.is_input and node.op.varying for node in ancestors(ends))
+
+        def beginning() -> Program:
+            inputs = [node for node in source.inputs if not node.op.varying]
+            own = Graph([source.outputs[i] for i in begun], inputs)
+            if waits():
+                first = _Optimized(own, passes, maker.has).graph
+            else:
+                first = Graph([optimized.graph.outputs[i] for i in begun], inputs)
             return maker.build(first, own, threads, check)
 
-        self._running = Running(self.inputs, self._program, updated, parameters, begun, beginning)
+        usual = self.passes == tuple(passes_module.DEFAULT)
+        self._running = Running(
+            self.inputs, self._program, updated, parameters, begun, beginning, None if usual else waits
+        )
 
     @property
     def graph(self) -> Graph:

@@ -42,7 +42,8 @@ class Running:
 
     updated: positions of the inputs whose arrays take the values of the last outputs of the program; or None.
     begun: positions of the outputs that depend on nothing that varies. beginning: makes a program of these alone, for
-    programs that cannot run a part of their work.
+    programs that cannot run a part of their work. waits: True if the program computes some of these outputs only after
+    nodes that vary, as when values are computed again to save memory; None for False.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Running:
         parameters: Sequence[Node] = (),
         begun: Sequence[int] = (),
         beginning: Callable[[], Program] | None = None,
+        waits: Callable[[], bool] | None = None,
     ) -> None:
         self.inputs, self.program, self.updated = inputs, program, updated
         self.parameters = parameters
@@ -62,6 +64,8 @@ class Running:
         self._failed = False
         self.begun, self._make_beginning = tuple(begun), beginning
         self._beginning: Program | None = None
+        self._waits = waits
+        self._in_parts: bool | None = True if waits is None else None
         #: True if the program has yet to compute nodes that do not vary.
         self._whole = False
 
@@ -85,7 +89,10 @@ class Running:
             np.zeros(node.shape, node.dtype) if node.op.varying else next(checked) for node in self.inputs
         ]
         self._last, self._failed = None, True
-        outputs = self.program.begin(given, self.begun)
+        if self._in_parts is None:
+            assert self._waits is not None
+            self._in_parts = not self._waits()
+        outputs = self.program.begin(given, self.begun) if self._in_parts else None
         self._whole = outputs is None
         if outputs is None:
             self._beginning = self._beginning or self._make_beginning()

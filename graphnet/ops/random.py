@@ -124,7 +124,7 @@ class Random(ByIdentity):
         seed, draw = state
         generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, draw, self.place])))
         if self.distribution == "bernoulli":
-            return (generator.random(self.of_shape, "float32") < self.number).astype(self.of_dtype)
+            return np.asarray(generator.random(self.of_shape, "float32") < self.number).astype(self.of_dtype)
         if self.distribution == "normal":
             sample = generator.standard_normal(self.of_shape, "float64") * self.number
         else:

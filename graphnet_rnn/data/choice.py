@@ -24,9 +24,10 @@ class Choice:
     pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
     time: column with the time of each row, by which rows are sorted: dates or numbers; default None, rows are in order.
     calendar: features of the time to add to the inputs, of "hour", "weekday", "day" and "month".
-    categories: columns of numbers that are categories; columns of texts always are.
+    categories: columns of numbers that are categories; columns of texts always are. The column of the case is an input
+    only if it is among the categories or inputs.
     horizon: number of following rows to predict; default None, targets are in the same row as inputs. With a horizon,
-    targets are inputs, too.
+    targets are always inputs, too.
     date_format: format of dates in texts, as in datetime.strptime; default None, ISO 8601.
 
     Names may be a tuple, or a string for one name. Raises UsageError.

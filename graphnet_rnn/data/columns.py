@@ -132,7 +132,7 @@ def require_calendar(who: str, calendar: Iterable[str], time: str | None) -> Non
     if odd:
         raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")
     if calendar and time is None:
-        raise UsageError(f"{who}: calendar features need the column of the time")
+        raise UsageError(f"{who}: calendar features need the column of the time (--time-column)")
 
 
 # -- encoding ---------------------------------------------------------------------------
@@ -231,8 +231,8 @@ def kind_of(frame: Frame, name: str) -> str:
         raise frame.error(
             row,
             name,
-            ", which is not a number (written 1234.5); correct it, or name the column as the time (--time-column) or "
-            "among the categories",
+            ", which is not a number (written 1234.5); correct it, name the column as the time (--time-column) or "
+            "among the categories, or leave it out of the inputs (--inputs)",
         )
     return "categories"
 
@@ -337,7 +337,9 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
                     else date_format
                 )
                 remedy = (
-                    "; for others give the date format, e.g. %d.%m.%Y %H:%M" if date_format is None else ""
+                    "; for others give the date format, e.g. %d.%m.%Y %H:%M (--date-format)"
+                    if date_format is None
+                    else ""
                 )
                 raise frame.error(odd, name, f", but must be {form}{remedy}")
             zoned = any(date.tzinfo is not None for date in read if date is not None)

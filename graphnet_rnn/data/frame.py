@@ -92,7 +92,10 @@ def frame_of(source: Any) -> Frame:
 
 def _column(name: str, given: Any) -> Array:
     require_unmasked(f"Table: the column {shown(name)}", given)
-    found = np.asarray(given)
+    try:
+        found = np.asarray(given)
+    except ValueError as error:  # lists of different lengths
+        raise DataError(f"Table: the column {shown(name)} is no array: {error}") from None
     if found.ndim != 1 or found.dtype.kind == "c":
         raise DataError(
             f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "

@@ -371,14 +371,18 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
     return _filled("inputs", given, axis=1), lengths
 
 
-def with_missing(x: Any) -> Array:
-    """Replaces NaN by 0 and appends a mask, 1 where a value is present: (..., width) becomes (..., 2 width)
+def with_missing(x: Any, fill: Any = None) -> Array:
+    """Fills in NaN and appends a mask, 1 where a value is present: (..., width) becomes (..., 2 width)
 
-    x: floats, NaN where a value is missing. Standardize them before.
+    x: floats, NaN where a value is missing. fill: the value for NaN, a number or one for each column, (width,); default
+    None, the mean of the column. For other data than the training data, pass the means of these: np.nanmean(x, (0, 1)).
     Source: Lipton, Kale & Wetzel 2016, 3.2.
 
-    >>> rnn.data.with_missing(np.array([[0.5, np.nan]])).tolist()
-    [[0.5, 0.0, 1.0, 0.0]]
+    >>> x = np.array([[1.0, np.nan], [3.0, 6.0], [np.nan, 8.0]])
+    >>> rnn.data.with_missing(x).tolist()
+    [[1.0, 7.0, 1.0, 0.0], [3.0, 6.0, 1.0, 1.0], [2.0, 8.0, 0.0, 1.0]]
+    >>> rnn.data.with_missing(x[:1], fill=0).tolist()
+    [[1.0, 0.0, 1.0, 0.0]]
     """
     array = _array("with_missing: x", x)
     if array.dtype.kind != "f" or not array.ndim:
@@ -386,7 +390,25 @@ def with_missing(x: Any) -> Array:
             f"with_missing: x must be floats (..., width), with NaN for missing values, not {array.dtype}"
         )
     there = ~np.isnan(array)
-    return np.concatenate([np.where(there, array, 0), there.astype(array.dtype)], axis=-1)
+    if fill is None:
+        rows, counts = (
+            np.where(there, array, 0).reshape(-1, array.shape[-1]),
+            there.reshape(-1, array.shape[-1]),
+        )
+        fill = rows.sum(axis=0, dtype=np.float64) / np.maximum(counts.sum(axis=0), 1)
+    else:
+        fill = _array("with_missing: fill", fill)
+        if (
+            fill.shape not in ((), array.shape[-1:])
+            or fill.dtype.kind not in "iuf"
+            or not np.isfinite(fill).all()
+        ):
+            raise DataError(
+                f"with_missing: fill must be a finite number, or one for each of {array.shape[-1]} columns, not "
+                f"{shown(fill.tolist())}"
+            )
+    filled = np.where(there, array, fill).astype(array.dtype)
+    return np.concatenate([filled, there.astype(array.dtype)], axis=-1)
 
 
 def balanced_weights(labels: Any) -> Array:

@@ -78,11 +78,15 @@ def _roles(frame: Frame, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ..
                     f"{frame.where}: {shown(name)} is {roles[name]} and {role}; a column can have only one role"
                 )
             roles[name] = role
+    if inputs and choice.horizon is not None:
+        inputs = (*inputs, *(name for name in targets if name not in inputs))
     if not inputs:
         apart = {
             name for name, role in roles.items() if choice.horizon is None or role != "among the targets"
         }
         inputs = tuple(name for name in frame.columns if name not in apart)
+    if choice.case is not None and choice.case in choice.categories and choice.case not in inputs:
+        inputs = (choice.case, *inputs)
     if not inputs:
         raise DataError(
             f"{frame.where}: no column is left for the inputs; the columns are {frame.names()} (to predict the next "

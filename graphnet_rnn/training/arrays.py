@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.system.process import cached_property
 from graphnet_rnn.data.batches import bucket_of, bucket_times
-from graphnet_rnn.data.sequences import Sequences, named_sequences, steps_of
+from graphnet_rnn.data.sequences import Sequences, balanced_weights, named_sequences, steps_of
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.ctc.decoding import greedy, label_error_rate
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
@@ -69,6 +69,8 @@ class Arrays(BatchesOfCases):
     gradient_batches: batches of a step, default 1; cases that do not fill the last step are left out of the epoch.
     curvature_batches: number of these batches for the curvature, default 1.
     unscored: time steps at the start without a target, default 0.
+    balanced: True multiplies the weights of training targets by 1 / frequency of their class, so that all classes have
+    the same total weight; default False. Validation does not change. See rnn.data.balanced_weights.
     loss: function of two nodes, the outputs o and the targets t of the network, (time, cases, ...), that returns the
     loss of each target, (time, cases), or of each value, in the shape of o, which are then summed; without the time
     axis for targets of whole cases. With a scaling of outputs, o and t are standardized. Default None, the network's.
@@ -101,6 +103,7 @@ class Arrays(BatchesOfCases):
     curvature_batches: Count = setting(1, "number of these batches for the curvature")
     loss: Callable[[Node, Node], Node] | None = None
     unscored: CountOrZero = setting(0, "time steps at the start without a target")
+    balanced: bool = setting(False, "classes: weigh each training target by 1 / frequency of its class")
     buckets: Count = setting(4, "maximum number of padded lengths for cases of different lengths")
 
     def __post_init__(
@@ -127,6 +130,8 @@ class Arrays(BatchesOfCases):
         else:
             whole = named_sequences("Arrays", inputs, targets, lengths, weights, judged_by_step(network))
         train, kept = self._divided(fitting(network, whole), valid)
+        if self.balanced:
+            train = self._balanced(train)
         parts = [train] if kept is None else [train, kept]
         self._kind = kind_of_weights(network, parts)
         self._ragged = any(part.lengths is not None for part in parts)
@@ -168,6 +173,15 @@ class Arrays(BatchesOfCases):
             return whole, self._like(whole, fitting(self.model, valid))
         first, last = divided("Arrays", valid, len(whole), whole.series)
         return whole.chosen(first), whole.chosen(last) if len(last) else None
+
+    def _balanced(self, train: Sequences) -> Sequences:
+        if self.model.loss != "softmax" or self.loss is not None:
+            which = self.model.loss if self.loss is None else "of a function"
+            raise UsageError(f"Arrays: balanced applies to classes, not to the loss {which}; leave it out")
+        t, w = train.targets, train.target_weights()
+        factors = np.zeros(t.shape)
+        factors[w > 0] = balanced_weights(t[w > 0])
+        return replace(train, weights=w * factors)
 
     def _require_weight(self) -> None:
         for what, part in (("train", self._train), ("validate", self._valid)):

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph.dtypes import is_float, require_unmasked
+from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.composed import takes_what_is_asked
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.network.running import checked_floats
+from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
@@ -157,8 +157,7 @@ class GraphCases(BatchesOfCases):
             )
         found, counts = {}, {}
         for name, node in self._inputs.items():
-            require_unmasked(f"GraphCases: {argument}: {name}", given[name])
-            array, axis = np.asarray(given[name]), self._axes[name]
+            array, axis = array_of(f"GraphCases: {argument}: {name}", given[name]), self._axes[name]
             shape = list(node.shape)
             if axis is not None:
                 shape[axis] = array.shape[axis] if array.ndim == node.ndim else 0
@@ -312,7 +311,7 @@ def _axis(name: str, one: Node, other: Node) -> int | None:
 def _checked_weights(weights: Any, count: int) -> Array:
     if weights is None:
         return np.ones(count)
-    w = checked_floats("GraphCases: weights", np.asarray(weights), np.float64)
+    w = checked_floats("GraphCases: weights", array_of("GraphCases: weights", weights), np.float64)
     if w.shape != (count,) or w.min() < 0:
         raise DataError(f"GraphCases: weights must be ({count},), at least 0, not {list(w.shape)}")
     return w

@@ -72,7 +72,7 @@ class Outcome(ShowsItself):
     listeners returned True), or the argument of `trainer.stop`.
     best: best validation measure (training measure without validation data), in the problem's unit, e.g. bits per
     character.
-    best_epoch: its epoch. epochs, steps: numbers completed.
+    best_epoch: its epoch. metrics: metrics of this epoch by name. epochs, steps: numbers completed.
     history: path of the rows, or the rows of a run without a folder; notebooks plot them.
     """
 
@@ -81,6 +81,7 @@ class Outcome(ShowsItself):
     best_epoch: int
     epochs: int
     steps: int
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
     history: Any = field(default="", compare=False, repr=False)
 
     def __history__(self) -> str | list[dict[str, Any]]:

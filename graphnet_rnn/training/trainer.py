@@ -16,7 +16,8 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet.system.json_lines import read_rows
+from graphnet_rnn.errors import DataError, ModelFileError, UsageError
 from graphnet_rnn.formats.model_file import checked_notes
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.norms import weight_norms
@@ -196,6 +197,7 @@ class Trainer:
             progress.best_epoch,
             progress.epoch,
             progress.step,
+            self._metrics_of_best(),
             self.folder.recorded,
         )
         for each in self.listeners:
@@ -363,6 +365,15 @@ class Trainer:
         self._count_time()
         self._checkpoint(files)
         return row
+
+    def _metrics_of_best(self) -> dict[str, Any]:
+        recorded = self.folder.recorded
+        rows = read_rows(recorded, DataError) if isinstance(recorded, str) and self.metrics else recorded
+        of_best = [
+            row for row in rows if isinstance(row, dict) and row.get("event") == "epoch" and row.get("best")
+        ]
+        found: dict[str, Any] = of_best[-1].get("metrics", {}) if of_best else {}
+        return found
 
     def _measured(self) -> dict[str, Any]:
         found = {}

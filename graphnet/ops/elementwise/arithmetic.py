@@ -17,7 +17,7 @@ from graphnet.ops.elementwise.casting import cast
 from graphnet.ops.elementwise.choices import where
 from graphnet.ops.elementwise.comparisons import equal, greater, greater_equal, logical_and, logical_not
 from graphnet.ops.elementwise.functions import absolute, log, round
-from graphnet.ops.leaf import fill, stop_gradient
+from graphnet.ops.leaf import constant, fill, stop_gradient
 
 __all__ = [
     "Add", "Divide", "Mod", "Multiply", "Negative", "Power", "PowerOf", "Subtract", "add", "divide", "mod",
@@ -273,13 +273,16 @@ def negative(x: Any) -> Node:
 def power(x: Any, exponent: Any) -> Node:
     """y = x ** n, broadcast together.
 
-    x: node, array or number. exponent: n. A number keeps x's dtype and allows negative x; with a node, x must be
-    positive for gradients to exist.
+    x: node, array or number. exponent: n. A number allows negative x, and keeps x's dtype (integer x becomes float64 if
+    the number is negative or a float). With a node or an array, integers become float64, and x must be positive for
+    gradients to exist.
     Raises DtypeError for a number that an integer x's dtype cannot hold.
 
     >>> gn.compile(gn.power([1.0, 2.0, 3.0], 2))()[0].tolist()
     [1.0, 4.0, 9.0]
     """
+    if not isinstance(x, Node) and not _is_number(x) and _is_number(exponent):
+        x = constant(x)
     if isinstance(x, Node) and _is_number(exponent) and not isinstance(exponent, bool):
         exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
         x = _base(x, exponent)

@@ -24,7 +24,7 @@ from graphnet_rnn.data.columns import Columns
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
-from graphnet_rnn.data.sequences import Sequences, balanced_weights
+from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table import Table
 from graphnet_rnn.data.table_files import is_table
 from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
@@ -68,7 +68,7 @@ CHOICES = (
 )  # fmt: skip
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
-OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling", "balanced")
+OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
@@ -344,12 +344,17 @@ class FileMaterial(Material):
         whole = self._read(options.data, network)
         self.loss = options.loss or (self._likely_loss(whole) if network is None else network.loss)
         self.train, self.valid = fitting_loss(whole, self.loss), None
+        whole_cases = not whole.by_step
         if options.valid is not None:
             _ = _fold(options)
             self.valid = fitting_loss(self._read(options.valid, network), self.loss)
         elif (fold := _fold(options)) is not None:
             self.train, self.valid = self.train.fold(*fold, gap=self._gap(fold[1]))
-        elif self.columns is not None and self.columns.horizon is not None:
+        elif (
+            self.columns is not None
+            and not whole_cases
+            and (self.columns.horizon or whole.series is not None)
+        ):
             with contextlib.suppress(UsageError):  # too few rows
                 train, valid = self._tables[0].split(VALID)
                 self.train, self.valid = fitting_loss(train, self.loss), fitting_loss(valid, self.loss)
@@ -364,13 +369,16 @@ class FileMaterial(Material):
             "reads": "symbols" if symbols else "vectors",
             "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),
         }
-        if options.balanced:
-            self._balance()
         self.batch = min(FULL, max(LEAST, len(self.train) // LEAST_STEPS))
-        train = self.train if self.valid else self.train.chosen(self._divided()[0])
+        train, valid = self.train, self.valid
+        if valid is None:
+            first, last = self._divided()
+            train, valid = self.train.chosen(first), self.train.chosen(last) if len(last) else None
+        kept = "none to validate" if valid is None else f"{_size(valid)} to validate"
+        self.notes.append(f"{_size(train)} to train on, {kept}")
         if not options.no_scaling:
             self.shape["scaling"] = self._scaling(train)
-        if (bias := self._bias(train)) is not None:
+        if not options.balanced and (bias := self._bias(train)) is not None:
             self.shape["initial"] = {"b_o": bias}
 
     def _read(self, path: str, network: Network | None) -> Sequences:
@@ -390,6 +398,8 @@ class FileMaterial(Material):
         if not whole and choice.pieces is None and table.inputs.shape[0] > 2 * PIECE:
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
             table = Table(frame, replace(choice, pieces=PIECE), table.columns)
+        if self.columns is None:
+            self.notes.append(f"{path}: {_described(table.columns)}")
         self.columns = table.columns
         self._tables.append(table)
         self.notes += [f"{path}: {note}" for note in table.notes]
@@ -404,19 +414,6 @@ class FileMaterial(Material):
 
     def _divided(self) -> tuple[Array, Array]:
         return divided("", VALID, len(self.train), self.train.series)
-
-    def _balance(self) -> None:
-        """Weighs training targets by 1 / frequency of their class."""
-        if self.loss != "softmax":
-            raise UsageError(f"--balanced applies to classes, not to the loss {self.loss}; leave it out")
-        if self.valid is None:
-            first, last = self._divided()
-            self.valid = self.train.chosen(last) if len(last) else None
-            self.train = self.train.chosen(first)
-        t, w = self.train.targets, self.train.target_weights()
-        factors = np.zeros(t.shape)
-        factors[w > 0] = balanced_weights(t[w > 0])
-        self.train = replace(self.train, weights=w * factors)
 
     def _likely_loss(self, data: Sequences) -> str:
         """softmax for classes, sigmoid for several columns that are all 0 or 1, squared for other numbers."""
@@ -457,13 +454,23 @@ class FileMaterial(Material):
         return Arrays(
             network,
             self.train,
-            valid=self.valid or (None if options.balanced else VALID),
+            valid=self.valid or VALID,
             **self.settings(
                 Arrays,
                 gradient_batches=options.gradient_batches or 1,
                 curvature_batches=options.curvature_batches or 1,
             ),
         )
+
+
+def _described(columns: Columns) -> str:
+    ahead = {None: "", 1: " of the next row"}.get(columns.horizon, f" of the next {columns.horizon} rows")
+    inputs = [
+        f"{name} ({len(columns.categories[name])} categories)" if name in columns.categories else name
+        for name in columns.inputs
+    ]
+    calendar = [f"the {name} of {columns.time}" for name in columns.calendar]
+    return f"predicts {', '.join(columns.targets)}{ahead} from {', '.join([*inputs, *calendar])}"
 
 
 def fitting_loss(data: Sequences, loss: str) -> Sequences:
@@ -474,6 +481,11 @@ def fitting_loss(data: Sequences, loss: str) -> Sequences:
             t = t[..., None]
         t = t.astype(np.float32) if t.dtype.kind in "iub" else t
     return replace(data, targets=t, by_step=data.by_step and loss not in SEQUENCE_LOSSES)
+
+
+def _size(part: Sequences) -> str:
+    what = "case" if part.series is None else "segment"
+    return f"{len(part):,} {what}{'s' * (len(part) != 1)} of {int(part.inside().sum()):,} time steps"
 
 
 def _largest(array: Array) -> int:

@@ -95,7 +95,9 @@ def add_settings(parser: argparse.ArgumentParser, *kinds: type, without: Collect
                 continue
             names.add(each.name)
             how = {"help": each.metadata["says"], "default": each.default, **each.metadata["option"]}
-            if how["default"] is not None:
+            if isinstance(how["default"], bool):
+                how["action"] = "store_true"
+            elif how["default"] is not None:
                 how.setdefault("type", type(how["default"]))
             parser.add_argument(_option(each.name), **how)
 

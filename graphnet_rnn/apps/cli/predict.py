@@ -90,8 +90,9 @@ def run(options: argparse.Namespace) -> int:
 
             save_chart(viz.forecast(table.forecasts(outputs)), options.chart)
         return 0
+    names = list(found) if table is None or not options.out.lower().endswith(".csv") else list(columns)
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
-    print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases, {steps:,} steps in all")
+    print(f"wrote {options.out}: {', '.join(names)} of {x.shape[1]:,} cases, {steps:,} steps in all")
     return 0
 
 

@@ -143,7 +143,6 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         choices=(*LOSSES, *SEQUENCE_LOSSES),
         help="loss for arrays and tables: softmax, sigmoid, squared or ctc (default: chosen from the targets)",
     )
-    add("--balanced", action="store_true", help="classes: weigh each target by 1 / frequency of its class")
     add("--no-scaling", action="store_true", help="arrays and tables: do not standardize inputs and targets")
     add(
         "--unknown",
@@ -374,9 +373,13 @@ def make_trainer(
         for note in () if options.quiet else getattr(material, "notes", ()):
             print(note)
         if network.scaling is not None and not options.quiet:
-            what = "inputs and targets" if network.scaling.outputs else "inputs"
+            scaled = network.scaling.outputs is not None
+            what = "inputs and targets" if scaled else "inputs"
+            constant = (
+                f"; always predicting the mean has an error of about {network.outputs}" if scaled else ""
+            )
             print(
-                f"{options.data}: {what} are standardized by the training cases (--no-scaling turns this off)"
+                f"{options.data}: {what} are standardized by the training cases (--no-scaling turns this off){constant}"
             )
     else:
         network, material = begun, material_of(options, begun)

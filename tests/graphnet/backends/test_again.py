@@ -167,3 +167,18 @@ def test_invalid_calls_raise_errors() -> None:
     ):
         with case(part), pytest.raises(error, match=part):
             call(*arrays)
+
+
+@by_host
+def test_begin_of_a_graph_that_computes_values_again_to_save_memory(backend: str) -> None:
+    x, v = gn.input(3, "float64", name="x"), gn.input(3, "float64", name="v", varying=True)
+    y = x
+    for _ in range(16):
+        y = gn.tanh(y * x)
+    cost = gn.sum(y)
+    nodes = [cost, *gn.gradient(cost, [x]), *gn.hessian_product(cost, {x: v})]
+    f, plain = (gn.compile(nodes, [x, v], backend=backend, memory=memory) for memory in ("sqrt", None))
+    right = plain(np.full(3, 0.9), np.arange(3.0))
+    begun = f.begin(np.full(3, 0.9))
+    for found, one in zip([*begun, *f.again(np.arange(3.0))], [*right[:2], *right], strict=True):
+        np.testing.assert_allclose(found, one, rtol=1e-12)

@@ -256,3 +256,17 @@ def test_errors_name_the_operand_and_the_shapes() -> None:
             assert part in str(caught.value)
     with pytest.raises(gn.UsageError, match="einsum: subscripts must be a str"):
         gn.einsum(gn.input((2, 3)), "ij")  # type: ignore[arg-type]
+
+
+def test_powers_of_integers_are_exact_for_arrays_and_nodes() -> None:
+    a = np.array([3037000499])
+    for x in (a, gn.constant(a), a.tolist()):
+        (found,) = gn.compile([gn.power(x, 2)])()
+        assert (found.dtype, found.tolist()) == (np.int64, [3037000499**2])
+
+
+def test_draws_of_one_number() -> None:
+    source = gn.RandomSource(0)
+    for node in (source.bernoulli(0.7, ()), source.normal(1.0, ()), source.uniform(1.0, ())):
+        (found,) = gn.compile([node * 2.0])()
+        assert found.shape == ()

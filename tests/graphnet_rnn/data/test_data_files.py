@@ -277,7 +277,11 @@ def test_targets_may_be_of_cases_or_labels() -> None:
 
 def test_missing_values_get_indicators_and_class_weights_balance() -> None:
     x = np.array([[1.0, np.nan], [np.nan, 0.0]])
-    np.testing.assert_array_equal(with_missing(x), [[1, 0, 1, 0], [0, 0, 0, 1]])
+    np.testing.assert_array_equal(with_missing(x), [[1, 0, 1, 0], [1, 0, 0, 1]])
+    np.testing.assert_array_equal(with_missing(x, [5, 7]), [[1, 7, 1, 0], [5, 0, 0, 1]])
+    for fill in ([1, 2, 3], np.nan, "0"):
+        with pytest.raises(DataError, match="with_missing: fill must be"):
+            with_missing(x, fill)
     labels = np.array([0, 0, 0, 1, 2, 2])
     w = balanced_weights(labels)
     np.testing.assert_allclose([w[labels == k].sum() for k in range(3)], 2)

@@ -185,6 +185,20 @@ def test_naive_forecasts_are_earlier_values() -> None:
         np.testing.assert_allclose(table.naive_error(season), np.nanmean(gaps))
 
 
+def test_inputs_of_a_forecast() -> None:
+    rows = {"shop": ["a", "a", "a", "b", "b", "b"], "x": np.arange(6.0), "y": np.arange(6.0) + 0.5}
+    for how, names in (
+        ({"horizon": 1}, ["x", "y"]),
+        ({"horizon": 1, "inputs": "x"}, ["x", "y"]),  # the past of the target is always known
+        ({"horizon": 1, "categories": "shop"}, ["shop = a", "shop = b", "x", "y"]),
+        ({"categories": "shop"}, ["shop = a", "shop = b", "x"]),
+    ):
+        table = Table(rows, Choice(targets="y", case="shop", **how))
+        assert table.columns.input_names() == names
+    with pytest.raises(DataError, match="the column 'x' is no array"):
+        Table({"x": [[1, 2], [3]], "y": [1.0, 2.0]}, Choice(targets="y"))
+
+
 def test_there_is_no_naive_forecast_before_the_first_season() -> None:
     table = Table({"y": np.arange(8.0)}, Choice(targets="y", horizon=1))
     assert np.isnan(table.naive(season=11)).all()

@@ -87,6 +87,13 @@ def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -
     return rnn.Arrays(net, **{"inputs": x, "targets": x.cumsum(0)[..., :2], **settings})
 
 
+def classes(**how: Any) -> Problem:
+    """Steps of three classes, the first of which is frequent."""
+    x = draws(1).normal(size=(5, 20, 2))
+    network = rnn.Network([rnn.Elman(3)], 2, 3, reads="vectors")
+    return rnn.Arrays(network, x, np.digitize(x[..., 0], [0.5, 1.0]), **{"batch": 8, **how})
+
+
 def ragged(**how: Any) -> Problem:
     """Several lengths, steps without a target, and a layer that reads from the end."""
     net = rnn.Network([rnn.Bidirectional(rnn.GRU(3)), rnn.GRU(2)], 3, 2, "squared", recurrent_dropout=0.2)
@@ -232,6 +239,7 @@ PROBLEMS: dict[str, Row] = {
     "composed": Row(composed),
     "composed, several batches": Row(lambda **how: composed(gradient_batches=2, **how), HESSIAN_FREE),
     "composed, attention": Row(attentive, HESSIAN_FREE),
+    "arrays, classes": Row(classes),
     "arrays, ragged": Row(ragged),
     "arrays, ragged, several batches": Row(lambda **how: ragged(gradient_batches=2, **how), HESSIAN_FREE),
     "fresh": Row(fresh, HESSIAN_FREE),

@@ -141,6 +141,7 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data have changed"),
         "buckets": ({"buckets": 1}, "buckets was 3, now it is 1"),
     },
+    "arrays, classes": {"balanced": ({"balanced": True}, "balanced was False, now it is True")},
     "composed": {
         **OF_CASES,
         "model": ({"model": {"seed": 1}}, "model.one.seed was 0, now it is 1"),
@@ -364,7 +365,7 @@ def test_metrics_are_of_the_present_weights() -> None:
     """As a problem finds them that was never validated with others; of weights that are not learned as well."""
     measured = lambda problem: [measure() for measure in problem.metrics().values()]
     names = [name for name, row in PROBLEMS.items() if row.make().metrics() and " batches" not in name]
-    assert len(names) == 7
+    assert len(names) == 8
     for name in names:
         with case(name):
             problem, untouched = PROBLEMS[name].make(), PROBLEMS[name].make()
@@ -469,3 +470,19 @@ def test_energy_cases_that_are_drawn_are_seen_once() -> None:
     assert rnn.EnergyCases(rbm(), draw, 10, valid=0, drawn=50).validate() is None
     with pytest.raises(DataError, match=r"data\(generator, 50\) must return 50 cases; it returned 51"):
         rnn.EnergyCases(rbm(), partial(draw, more=1), 10, valid=0, drawn=50)
+
+
+def test_balanced_classes_weigh_only_training_cases() -> None:
+    x = draws(4).normal(size=(3, 40, 2))
+    t = np.digitize(x.sum((0, 2)), [1.0, 3.0])
+    first, last = slice(0, 30), slice(30, 40)
+    weights = rnn.data.balanced_weights(t[first])
+    found = []
+    for how in (
+        {"inputs": x, "targets": t, "valid": 0.25, "balanced": True},
+        {"inputs": x[:, first], "targets": t[first], "weights": weights, "valid": (x[:, last], t[last])},
+    ):
+        net = rnn.Network([rnn.Elman(3)], 2, 3, reads="vectors", pool="last")
+        outcome = rnn.Trainer(rnn.Arrays(net, batch=7, **how), rnn.Training(epochs=2), metrics=["f1"]).run()
+        found.append([outcome.best, outcome.metrics["f1"], *net.theta])
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-7)

@@ -144,6 +144,17 @@ def test_balanced_classes_have_equal_weight_in_training() -> None:
         np.testing.assert_allclose(np.exp(bias) / np.exp(bias).sum(), expected, rtol=1e-5)
 
 
+def test_the_last_tenth_of_a_long_table_is_for_validation(capsys: Any) -> None:
+    x = np.random.default_rng(0).normal(size=720)
+    lines = [f"{'ab'[i % 2]},{i},{value},{value > 0}" for i, value in enumerate(x)]
+    Path("t.csv").write_text("\n".join(["who,hour,x,y", *lines]), encoding="utf-8")
+    how = ["--case", "who", "--time-column", "hour", "--target", "y", "--cell", "GRU(2)", "--epochs", "1"]
+    assert main(["train", "t.csv", *how, "--categories", "who", "--balanced", "--out", "run"]) == 0
+    said = capsys.readouterr().out
+    assert "predicts y from who (2 categories), x" in said
+    assert "8 segments of 648 time steps to train on, 2 segments of 72 time steps to validate" in said
+
+
 def test_what_does_not_apply_is_refused(capsys: Any) -> None:
     np.savez("d.npz", x=np.zeros((3, 4, 1)), y=np.zeros((3, 4, 1)))
     forecast = "train sales.csv --target sold --time-column date --case shop --horizon 2"
@@ -158,7 +169,7 @@ def test_what_does_not_apply_is_refused(capsys: Any) -> None:
         ),
         (
             "train sales.csv --target sold --inputs warmth --loss squared --balanced",
-            "--balanced applies to classes",
+            "balanced applies to classes",
         ),
         ("train d.npz --horizon 2", "horizon applies only to tables"),
         ("train d.npz --calendar hour", "calendar features need the column of the time"),
