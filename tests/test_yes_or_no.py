@@ -92,6 +92,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.Cell.weight: trained": with_weight,
     "graphnet_rnn.Dense: bias": lambda v: rnn.Dense(3, bias=v),
     "graphnet_rnn.HessianFree: backtrack": lambda v: rnn.HessianFree(backtrack=v),
+    "graphnet_rnn.Arrays: balanced": lambda v: rnn.Arrays(net(), LABELS, LABELS, balanced=v),
     "graphnet_rnn.HyperLSTM: layer_norm": lambda v: rnn.HyperLSTM(3, layer_norm=v),
     "graphnet_rnn.LongSequence: predict_first": lambda v: rnn.LongSequence(net(), predict_first=v),
     "graphnet_rnn.Network: output_bias": lambda v: net(output_bias=v),

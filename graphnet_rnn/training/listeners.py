@@ -81,7 +81,7 @@ class Outcome(ShowsItself):
     best_epoch: int
     epochs: int
     steps: int
-    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     history: Any = field(default="", compare=False, repr=False)
 
     def __history__(self) -> str | list[dict[str, Any]]:

@@ -366,14 +366,14 @@ class Trainer:
         self._checkpoint(files)
         return row
 
-    def _metrics_of_best(self) -> dict[str, Any]:
+    def _metrics_of_best(self) -> dict[str, float]:
         recorded = self.folder.recorded
         rows = read_rows(recorded, DataError) if isinstance(recorded, str) and self.metrics else recorded
         of_best = [
             row for row in rows if isinstance(row, dict) and row.get("event") == "epoch" and row.get("best")
         ]
-        found: dict[str, Any] = of_best[-1].get("metrics", {}) if of_best else {}
-        return found
+        found: dict[str, float | None] = of_best[-1].get("metrics", {}) if of_best else {}
+        return {name: math.nan if value is None else value for name, value in found.items()}
 
     def _measured(self) -> dict[str, Any]:
         found = {}

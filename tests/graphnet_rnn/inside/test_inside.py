@@ -19,7 +19,18 @@ from graphnet.graph.node import Array
 from graphnet_rnn.inside import jax_function, torch_module
 from tests.tables import case
 
-every_cell = pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=list(rnn.cells.ALL))
+
+class Leaky(rnn.Cell):
+    """a = σ(x W_xa + b_a);  h' = a h + (1 - a) tanh(x W_xh + h W_hh + b_h)"""
+
+    states = (rnn.State("h"),)
+
+    def step(self, x, h):
+        a = gn.sigmoid(self.affine("a", x=x))
+        return a * h + (1 - a) * gn.tanh(self.affine("h", x=x, h=h))
+
+
+every_cell = pytest.mark.parametrize("cell", [*rnn.cells.ALL.values(), Leaky], ids=[*rnn.cells.ALL, "own"])
 
 
 @pytest.fixture
@@ -168,16 +179,6 @@ def test_an_optimizer_of_torch_trains_it_between_its_own_layers(torch: Any) -> N
     np.testing.assert_array_equal(node.value, module.get_parameter(name.replace(".", "/")).detach())
     with pytest.raises(UsageError, match=r"put torch\.nn\.Dropout between modules"):
         torch_module(rnn.Network([rnn.GRU(3), rnn.GRU(3)], 2, 2, loss="squared", dropout=0.5))
-
-
-class Leaky(rnn.Cell):
-    """a = σ(x W_xa + b_a);  h' = a h + (1 - a) tanh(x W_xh + h W_hh + b_h)"""
-
-    states = (rnn.State("h"),)
-
-    def step(self, x, h):
-        a = gn.sigmoid(self.affine("a", x=x))
-        return a * h + (1 - a) * gn.tanh(self.affine("h", x=x, h=h))
 
 
 @pytest.mark.parametrize("cell", [rnn.LSTM, rnn.EchoState, Leaky])
