@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -207,10 +208,9 @@ def _train(nursery: int, errors: int, command: list[str], cores: list[int], fold
         if cores:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, cores)
-        from graphnet_rnn.__main__ import main as graphnet_rnn
-
         if os.getppid() == nursery:  # else it has already died
-            code = graphnet_rnn(command)
+            sys.argv = ["graphnet-rnn", *command]
+            runpy.run_module("graphnet_rnn", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException as error:
