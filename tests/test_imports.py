@@ -144,7 +144,8 @@ def test_the_engine_needs_numpy_alone() -> None:
     heavy = {
         (file, module)
         for file, imported in files_of("graphnet").items()
-        if "/backends/" not in file and not file.endswith(("/torch_calls.py", "/jax_calls.py", "/jax_native.py"))
+        if "/backends/" not in file
+        and not file.endswith(("/torch_calls.py", "/jax_calls.py", "/jax_native.py"))
         for module, at_load in imported
         if at_load and module.split(".")[0] not in allowed
     }
