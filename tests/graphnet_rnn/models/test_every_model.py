@@ -87,8 +87,8 @@ MAKE: dict[str, Callable[[], rnn.Model]] = {
     "RecurrentNADE without hidden units": lambda: rnn.RecurrentNADE(
         rnn.Network([rnn.Elman(2)], 3, 0, reads="vectors", initial_state="learned"), 0, seed=1
     ),
-    "Seq2Seq": lambda: rnn.Seq2Seq.of(rnn.GRU(2), 3, 3, (4, 3), layers=2),
-    "Seq2Seq without attention": lambda: rnn.Seq2Seq.of(rnn.LSTM(2), 3, 3, (4, 3), attention=None),
+    "Seq2Seq": lambda: rnn.Seq2Seq.of(rnn.GRU(2), 3, 3, (3, 2)),
+    "Seq2Seq without attention": lambda: rnn.Seq2Seq.of(rnn.LSTM(2), 3, 3, (3, 2), attention=None),
     "one's own": lambda: Line(3, seed=4),
     "one's own within one's own": lambda: Bent(Line(3), k=0.5),
     "one's own list of them": lambda: Sum([Line(3), Bent(Line(2)), RBM(2, 2)]),
