@@ -199,6 +199,7 @@ def _train(nursery: int, errors: int, command: list[str], cores: list[int], fold
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # which is the socket of the nursery
         os.dup2(errors, 2)
         import ctypes
 
