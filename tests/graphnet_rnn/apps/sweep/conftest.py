@@ -176,13 +176,19 @@ def written(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*/run/history.jsonl"))
 
 
+def target(link: Path) -> str:
+    with contextlib.suppress(OSError):  # closed meanwhile
+        return os.readlink(link)
+    return ""
+
+
 def numbers_of(folder: Path) -> list[int]:
     """Of the processes that train there."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"sweep.nursery" in (each / "cmdline").read_bytes():
-                files = [os.readlink(file) for file in (each / "fd").iterdir()]
-                if any(file.startswith(f"{folder}/") for file in files):
-                    found.append(int(each.name))
+            if b"sweep.nursery" in (each / "cmdline").read_bytes() and any(
+                target(file).startswith(f"{folder}/") for file in (each / "fd").iterdir()
+            ):
+                found.append(int(each.name))
     return found
