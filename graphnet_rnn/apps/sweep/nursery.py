@@ -150,7 +150,6 @@ atexit.register(NURSERY.end)
 
 
 def main() -> None:
-    prepare_streams()
     requests = socket.socket(fileno=os.dup(0))
     for name in MODULES:
         with contextlib.suppress(ImportError):  # a package that is not installed
@@ -223,4 +222,5 @@ def _train(nursery: int, errors: int, command: list[str], cores: list[int], fold
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()
