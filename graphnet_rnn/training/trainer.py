@@ -197,7 +197,7 @@ class Trainer:
             progress.best_epoch,
             progress.epoch,
             progress.step,
-            self._metrics_of_best(),
+            self.ranks.of_first(self._metrics_of_best),
             self.folder.recorded,
         )
         for each in self.listeners:
@@ -367,11 +367,11 @@ class Trainer:
         return row
 
     def _metrics_of_best(self) -> dict[str, float]:
+        if not self.metrics:
+            return {}
         recorded = self.folder.recorded
-        rows = read_rows(recorded, DataError) if isinstance(recorded, str) and self.metrics else recorded
-        of_best = [
-            row for row in rows if isinstance(row, dict) and row.get("event") == "epoch" and row.get("best")
-        ]
+        rows = read_rows(recorded, DataError) if isinstance(recorded, str) else recorded
+        of_best = [row for row in rows if row.get("event") == "epoch" and row.get("best")]
         found: dict[str, float | None] = of_best[-1].get("metrics", {}) if of_best else {}
         return {name: math.nan if value is None else value for name, value in found.items()}
 
