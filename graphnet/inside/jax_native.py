@@ -28,6 +28,8 @@ VERSION = 0, 1
 EXTENSION, API, ARGUMENTS, RESULTS, ATTRIBUTES = 8, 16, 72, 112, 160
 #: Place of the data in a buffer, of the value in a scalar attribute, of Error_Create in the interface.
 DATA, VALUE, ERROR_CREATE = 24, 8, 48
+#: Place of the kind in an extension, and that of metadata.
+KIND, METADATA_KIND = 8, 1
 #: Place of the metadata in their extension, of both numbers of the version in the metadata.
 METADATA, MAJOR, MINOR = 24, 24, 28
 #: Code of an internal error.
@@ -71,7 +73,8 @@ def _arrays(nodes: list[Node], addresses: Sequence[int]) -> list[Array]:
 
 def _handle(address: int) -> int | None:
     try:
-        if extension := _word(address + EXTENSION):
+        extension = _word(address + EXTENSION)
+        if extension and ctypes.c_int.from_address(extension + KIND).value == METADATA_KIND:
             _write_version(extension)
             return None
         function = _functions[_word(_word(_word(_word(address + ATTRIBUTES)) + VALUE))]
