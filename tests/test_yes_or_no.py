@@ -110,6 +110,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.Sweep.run: retry": again,
     "graphnet_rnn.Trainer: progress": lambda v: rnn.Trainer(rnn.Arrays(net(), LABELS, LABELS, batch=2), progress=v),
     "graphnet_rnn.data.Choice: cases_first": lambda v: rnn.data.Choice(cases_first=v),
+    "graphnet_rnn.data.Choice: independent": lambda v: rnn.data.Choice(independent=v),
+    "graphnet_rnn.data.Columns: independent": lambda v: rnn.data.Columns(("a",), ("b",), independent=v),
     "graphnet_rnn.data.Choice: whole": lambda v: rnn.data.Choice(whole=v),
     "graphnet_rnn.data.Sequences: by_step": lambda v: rnn.data.Sequences(ONES[..., None], ONES, by_step=v),
     "graphnet_rnn.energy.EnergyModel.check_data: exact": lambda v: RBM.check_data("v", BITS, exact=v),

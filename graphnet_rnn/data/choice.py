@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphnet_rnn.data.columns import names, require_calendar
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import Count, require_kinds
 
 __all__ = ["Choice"]
@@ -29,6 +30,7 @@ class Choice:
     horizon: number of following rows to predict; default None, targets are in the same row as inputs. With a horizon,
     targets are always inputs, too.
     date_format: format of dates in texts, as in datetime.strptime; default None, ISO 8601.
+    independent: True if rows do not depend on each other: each row is then a case of one time step; default False.
 
     Names may be a tuple, or a string for one name. Raises UsageError.
 
@@ -50,9 +52,15 @@ class Choice:
     categories: tuple[str, ...] | str = ()
     horizon: Count | None = None
     date_format: str | None = None
+    independent: bool = False
 
     def __post_init__(self) -> None:
         require_kinds(self)
         for what in ("inputs", "targets", "calendar", "categories"):
             object.__setattr__(self, what, names(f"Choice: {what}", getattr(self, what)))
         require_calendar("Choice", self.calendar, self.time)
+        for what in ("horizon", "pieces", "whole"):
+            if self.independent and getattr(self, what):
+                raise UsageError(
+                    f"Choice: {what} does not apply to independent rows; leave out one of the two"
+                )

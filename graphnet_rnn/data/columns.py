@@ -55,6 +55,7 @@ class Columns:
     calendar: features of the time, of "hour", "weekday", "day" (of the year) and "month": sine and cosine of each.
     horizon: number of following rows whose targets each row predicts; default None, targets are those of the row.
     date_format: format of times, as in datetime.strptime; default None, ISO 8601.
+    independent: True if each row is a case of one time step; default False.
 
     `rnn.save` stores them, so the same columns are read from another table, whatever their order there. Raises
     UsageError.
@@ -75,6 +76,7 @@ class Columns:
     calendar: tuple[str, ...] = ()
     horizon: Count | None = None
     date_format: str | None = None
+    independent: bool = False
 
     def __post_init__(self) -> None:
         require_kinds(self)

@@ -70,9 +70,8 @@ def _named(path: str | Path) -> tuple[Path, str]:
 
 
 def _refuse_tables_only(path: Path, choice: Choice) -> None:
-    odd = [
-        name for name in ("time", "calendar", "categories", "horizon", "date_format") if getattr(choice, name)
-    ]
+    of_tables = ("time", "calendar", "categories", "horizon", "date_format", "independent")
+    odd = [name for name in of_tables if getattr(choice, name)]
     if odd:
         raise UsageError(f"{path}: {odd[0]} applies only to tables; leave it out")
 

@@ -101,8 +101,10 @@ class Table:
         self.notes = [*zones, *notes]
         self._x = x
         self._groups = self._rows_of_cases(time)
-        if time is None and self._case is None and len(frame) > 2 and not choice.whole:
-            self.notes.append("all rows are one series, in the order of the file")
+        if len(self._groups) == 1 and time is None and len(frame) > 2 and not choice.whole:
+            self.notes.append(
+                "all rows are one series, in the order of the file (see also --independent-rows)"
+            )
         self._index, self.lengths, self._series = self._segments(self._groups)
         self.inputs: Array = x[self._index]
 
@@ -111,6 +113,8 @@ class Table:
     def _rows_of_cases(self, time: str | None) -> list[Array]:
         """Returns the rows of each case in the order of time."""
         frame, times = self._frame, self._times
+        if self.columns.independent:
+            return list(np.arange(len(frame))[:, None])
         if self._case is None:
             groups = [np.arange(len(frame))]
         else:
@@ -139,7 +143,10 @@ class Table:
             if len(same):
                 one, other = sorted(rows[same[0] : same[0] + 2] + 1)
                 remedy = (
-                    "; name the column of the cases (--case)" if self._case is None else " and the same case"
+                    "; name the column of the cases (--case), or add --independent-rows if rows do not depend on each "
+                    "other"
+                    if self._case is None
+                    else " and the same case"
                 )
                 raise DataError(
                     f"{self.where}: rows {one} and {other} have the same time in the column {shown(time)}{remedy}"
@@ -157,6 +164,8 @@ class Table:
         """Returns the rows of each segment (time, segments), padded with its first row; the lengths, if they differ;
         and the case that each belongs to.
         """
+        if self.columns.independent:
+            return np.concatenate(groups)[None], None, None
         time, series = self._choice.pieces, None
         if time is not None:
             if self._choice.whole:
@@ -185,7 +194,8 @@ class Table:
         """Splits each case in the order of time: the last rows are for validation. Returns both Sequences
 
         valid: fraction of the rows of each case, default 0.1. No target of the training part is in a row of the
-        validation part, whatever the horizon. Raises UsageError if a part would be empty.
+        validation part, whatever the horizon. Independent rows are divided at random. Raises UsageError if a part
+        would be empty.
 
         >>> table = rnn.data.Table({"sold": np.arange(20.0)}, rnn.data.Choice(targets="sold", horizon=1))
         >>> train, valid = table.split(0.2)
@@ -193,6 +203,10 @@ class Table:
         (15.0, [16.0, 17.0, 18.0, 19.0])
         """
         share = fraction("Table.split: valid", valid)
+        if self.columns.independent and 0 < (held := round(share * len(self._groups))) < len(self._groups):
+            order = np.random.default_rng(0).permutation(len(self._groups))[:, None]
+            chosen = order[held:], order[:held]
+            return self._sequences(list(chosen[0])), self._sequences(list(chosen[1]))
         least = 1 if self.columns.horizon is None else 2  # the last row has no target
         kept = [round(share * len(rows)) for rows in self._groups]
         pairs = [
@@ -321,7 +335,7 @@ class Table:
         time = self._choice.time or self.columns.time
         if time is not None and not by_case:
             found[time] = self._cells(time, rows)
-        if not found:
+        if not found or (self.columns.independent and "row" not in found):
             found["case" if by_case else "row"] = list(range(1, len(rows) + 1))
         return self._joined(found, values, loss)
 

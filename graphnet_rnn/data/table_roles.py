@@ -55,6 +55,7 @@ def fitted(frame: Frame, choice: Choice) -> Columns:
         choice.calendar,  # type: ignore[arg-type]
         choice.horizon,
         choice.date_format,
+        choice.independent,
     )
 
 

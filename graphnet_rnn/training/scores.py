@@ -15,7 +15,7 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import run
 from graphnet_rnn.training.cases import fitting, kind_of_weights, shares, weighed
 
-__all__ = ["Scores", "confusion_of", "errors_of", "f1_of", "scores_of"]
+__all__ = ["Scores", "confusion_of", "errors_of", "f1_of", "scores_of", "scores_of_classes"]
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,19 @@ def confusion_of(labels: Array, predicted: Array, weights: Array, classes: int) 
     return found
 
 
-def f1_of(confusion: Array) -> float:
-    """F1 = mean over the classes of 2 TP / (2 TP + FP + FN), the macro average; without classes that do not occur
+def scores_of_classes(confusion: Array) -> tuple[Array, Array, Array]:
+    """Returns precision TP / (TP + FP), recall TP / (TP + FN) and F1 = 2 TP / (2 TP + FP + FN) of each class.
 
-    confusion: total weights of true classes (rows) and predicted classes (columns).
+    confusion: total weights of true classes (rows) and predicted classes (columns). NaN is 0 / 0.
     """
-    right, total = np.diagonal(confusion), confusion.sum(axis=0) + confusion.sum(axis=1)
-    there = total > 0
-    return float((2 * right[there] / total[there]).mean())
+    right, true, predicted = np.diagonal(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return right / predicted, right / true, 2 * right / (true + predicted)
+
+
+def f1_of(confusion: Array) -> float:
+    """The mean of F1 over the classes that occur, the macro average."""
+    return float(np.nanmean(scores_of_classes(confusion)[2]))
 
 
 def errors_of(predicted: Array, targets: Array, weights: Array) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
 from graphnet_rnn.training.cases import judged_by_step
-from graphnet_rnn.training.scores import errors_of, f1_of, scores_of
+from graphnet_rnn.training.scores import errors_of, f1_of, scores_of, scores_of_classes
 
 EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors other.txt --context 100
@@ -171,7 +171,7 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     ):
         steps = f"{scored:,} of {steps}"
     if scores.confusion is not None:
-        more = f", accuracy {scores.accuracy:.2%}, F1 score {f1_of(scores.confusion):.4f}"
+        more = f", accuracy {scores.accuracy:.2%}, mean F1 score {f1_of(scores.confusion):.4f}"
     elif scores.mae is not None and (table is None or table.columns.horizon is None):
         more = f", MAE {scores.mae:.4g}, RMSE {scores.rmse:.4g}"
     print(
@@ -186,10 +186,15 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
 
 
 def _confusion(confusion: Array, names: Sequence[str]) -> str:
-    """The confusion matrix as text."""
+    """The confusion matrix, and the scores of each class, as text."""
     head = [in_brief(name, 12) for name in names]
     cells = [[name, *(f"{value:g}" for value in row)] for name, row in zip(head, confusion, strict=True)]
-    return _aligned([["true \\ predicted", *head], *cells])
+    scores = zip(head, *scores_of_classes(confusion), strict=True)
+    each = [
+        [name, *("-" if np.isnan(value) else f"{value:.4f}" for value in values)] for name, *values in scores
+    ]
+    tables = [["true \\ predicted", *head], *cells], [["class", "precision", "recall", "F1 score"], *each]
+    return "\n\n".join(map(_aligned, tables))
 
 
 def _forecasts(table: Table, outputs: Array, season: int | None) -> str:

@@ -64,7 +64,7 @@ PIECE = 100
 #: Options that name the arrays or columns of a file.
 CHOICES = (
     "inputs", "target", "weights", "lengths", "case", "cases_first", "pieces", "time_column", "calendar", "categories",
-    "horizon", "date_format",
+    "horizon", "date_format", "independent_rows",
 )  # fmt: skip
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
@@ -102,6 +102,11 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="table: format of dates, e.g. '%%d.%%m.%%Y %%H:%%M' (default: ISO 8601)",
     )
+    add(
+        "--independent-rows",
+        action="store_true",
+        help="table: rows do not depend on each other; each is a case of one time step",
+    )
 
 
 def names_of(option: str, given: str | None) -> tuple[str, ...]:
@@ -128,6 +133,7 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
         names_of("categories", options.categories),
         options.horizon,
         options.date_format,
+        options.independent_rows,
     )
 
 
@@ -146,7 +152,7 @@ def table_for(network: Network, options: argparse.Namespace, source: Any = None)
             )
         return table
     fixed = {"inputs": "inputs", "targets": "target", "calendar": "calendar", "horizon": "horizon"}
-    fixed |= {"categories": "categories", "date_format": "date_format"}
+    fixed |= {"categories": "categories", "date_format": "date_format", "independent": "independent_rows"}
     given = {option for name, option in fixed.items() if option in options.written}
     same = {option for name, option in fixed.items() if getattr(choice, name) == getattr(known, name)}
     refuse(
@@ -353,7 +359,7 @@ class FileMaterial(Material):
         elif (
             self.columns is not None
             and not whole_cases
-            and (self.columns.horizon or whole.series is not None)
+            and (self.columns.horizon or self.columns.independent or whole.series is not None)
         ):
             with contextlib.suppress(UsageError):  # too few rows
                 train, valid = self._tables[0].split(VALID)
@@ -484,8 +490,9 @@ def fitting_loss(data: Sequences, loss: str) -> Sequences:
 
 
 def _size(part: Sequences) -> str:
-    what = "case" if part.series is None else "segment"
-    return f"{len(part):,} {what}{'s' * (len(part) != 1)} of {int(part.inside().sum()):,} time steps"
+    what, steps = "case" if part.series is None else "segment", int(part.inside().sum())
+    count = f"{len(part):,} {what}{'s' * (len(part) != 1)}"
+    return count if steps == len(part) else f"{count} of {steps:,} time steps"
 
 
 def _largest(array: Array) -> int:

@@ -63,7 +63,7 @@ EXAMPLE = """example:
   graphnet-rnn train book.txt --start runs/book/model.safetensors --optimizer "hf(structural=0.1)"
   graphnet-rnn train --resume runs/book"""
 
-CELL = "LSTM"
+CELL, OF_ROWS = "LSTM", "Dense"
 #: Maximum length of a sample, which delays training.
 LONGEST_SAMPLE = 100_000
 #: Options that are not in a checkpoint, and that a resumed run may change.
@@ -156,7 +156,8 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--cell",
-        help=f"cell of graphnet, or your own: my_cells.py:MyCell; with settings: RHN(depth=3) (default: {CELL})",
+        help=f"cell of graphnet, or your own: my_cells.py:MyCell; with settings: RHN(depth=3) (default: {CELL}; "
+        f"with --independent-rows: {OF_ROWS})",
     )
     add("--units", type=int, help="units in each layer (default: that of the cell, usually 128)")
     add("--layers", type=int, default=1, help="number of layers")
@@ -366,7 +367,7 @@ def make_trainer(
         )
     begun = network_to_begin_with(options)
     if begun is None:
-        options.cell = options.cell or CELL
+        options.cell = options.cell or (OF_ROWS if options.independent_rows else CELL)
         layers = new_layers(options)
         material = material_of(options)
         network = new_network(layers, material.shape, options)

@@ -446,3 +446,46 @@ def test_masked_and_complex_columns_are_refused() -> None:
         Table({"a": np.ma.masked_array([1.0, 2], [0, 1]), "y": [1.5, 2]}, Choice("a", "y"))
     with pytest.raises(DataError, match="column 'a' must be real numbers"):
         Table({"a": np.array([1j, 2]), "y": [1.5, 2]}, Choice("a", "y"))
+
+
+def test_independent_rows_are_cases_of_one_step() -> None:
+    """Shuffled rows with equal times: inputs, targets, weights, predictions row by row, and a random split."""
+    own = [{**row, "weight": str(1 + n % 3)} for n, row in enumerate(ROWS)]
+    choice = Choice(
+        targets="warmth", inputs=("open",), time="date", calendar="hour", weights="weight", independent=True
+    )
+    table = Table(frame_of(own), choice)
+    hours = np.array([int(row["date"][11:13]) for row in ROWS]) / 24
+    x = [
+        [
+            row["open"] == "no",
+            row["open"] == "yes",
+            math.sin(2 * math.pi * hour),
+            math.cos(2 * math.pi * hour),
+        ]
+        for row, hour in zip(ROWS, hours, strict=True)
+    ]
+    np.testing.assert_allclose(table.inputs, np.array([x], "f4"), atol=1e-6)
+    assert table.lengths is None
+    assert table.sequences.series is None
+    warmth = np.array([number(row["warmth"]) for row in ROWS])
+    np.testing.assert_array_equal(table.sequences.targets[0, :, 0], np.nan_to_num(warmth))
+    expected = np.where(np.isnan(warmth), 0, 1 + np.arange(len(ROWS)) % 3)
+    np.testing.assert_array_equal(table.sequences.target_weights().ravel(), expected)
+
+    found = table.predictions(np.arange(len(ROWS))[None, :, None] * 1.0, "squared")
+    assert found["date"] == [row["date"] for row in ROWS]
+    assert found["row"] == list(range(1, len(ROWS) + 1))
+    assert found["predicted_warmth"] == list(range(len(ROWS)))
+
+    numbered = Table({"a": np.arange(50), "b": np.arange(50) * 2.0}, Choice(targets="b", independent=True))
+    train, valid = numbered.split(0.2)
+    np.testing.assert_array_equal(train.targets, 2 * train.inputs)
+    both = [part.inputs.ravel().astype(int).tolist() for part in (train, valid)]
+    assert sorted(both[0] + both[1]) == list(range(50))
+    assert len(both[1]) == 10
+    assert max(both[1]) - min(both[1]) > 20
+    assert valid.inputs.shape == (1, 10, 1)
+    for other in ({"horizon": 1}, {"pieces": 4}, {"whole": True}):
+        with pytest.raises(UsageError, match="does not apply to independent rows"):
+            Choice(targets="b", independent=True, **other)

@@ -155,6 +155,34 @@ def test_the_last_tenth_of_a_long_table_is_for_validation(capsys: Any) -> None:
     assert "8 segments of 648 time steps to train on, 2 segments of 72 time steps to validate" in said
 
 
+def test_independent_rows_by_the_command_line(capsys: Any) -> None:
+    """Equal times in a table without cases; the model knows that rows are independent."""
+    how = ["--target", "open", "--inputs", "sky,warmth", "--time-column", "date", "--calendar", "hour"]
+    assert main(["train", "sales.csv", *how, "--out", "run"]) == 1
+    assert "add --independent-rows if rows do not depend on each other" in capsys.readouterr().err
+    few = ["--units", "4", "--epochs", "1", "--out", "run"]
+    assert main(["train", "sales.csv", *how, "--independent-rows", *few]) == 0
+    said = capsys.readouterr().out
+    assert "45 cases to train on, 5 cases to validate" in said
+    assert "Network([Dense(units=4" in said
+    assert main(["evaluate", MODEL, "sales.csv"]) == 0
+    said = capsys.readouterr().out
+    assert main(["predict", MODEL, "sales.csv", "--out", "p.csv"]) == 0
+    written, true = table("p.csv"), table("sales.csv")
+    assert [row["date"] for row in written] == [row["date"] for row in true]
+    pairs = [(a["open"], b["predicted_open"]) for a, b in zip(true, written, strict=True)]
+    for name in ("no", "yes"):
+        right, of, guessed = (
+            pairs.count((name, name)),
+            sum(a == name for a, _ in pairs),
+            sum(b == name for _, b in pairs),
+        )
+        scores = [right / guessed if guessed else None, right / of, 2 * right / (of + guessed)]
+        line = next(line for line in said.splitlines()[-2:] if line.startswith(name))
+        assert line.split()[1:] == ["-" if score is None else f"{score:.4f}" for score in scores]
+    assert main(["evaluate", MODEL, "sales.csv", "--horizon", "2"]) == 2
+
+
 def test_what_does_not_apply_is_refused(capsys: Any) -> None:
     np.savez("d.npz", x=np.zeros((3, 4, 1)), y=np.zeros((3, 4, 1)))
     forecast = "train sales.csv --target sold --time-column date --case shop --horizon 2"
