@@ -13,7 +13,7 @@ from graphnet_rnn.network.network import Network
 
 __all__ = ["CompiledCalls", "called", "require_no_draws"]
 
-#: Number of compiled pairs of time and batch to keep.
+#: Number of compiled sizes to keep.
 KEPT = 8
 
 
@@ -27,27 +27,37 @@ def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> Non
         )
 
 
-def called(network: Network, time: int, batch: int) -> tuple[list[Node], list[Node]]:
-    """Nodes (outputs, states after) and inputs (x, states before, parameters)."""
-    u = network.unroll(time, batch, training=False, labels=0 if network.loss == "ctc" else None)
+def called(network: Network, time: int, batch: int, ragged: bool) -> tuple[list[Node], list[Node]]:
+    """Nodes (outputs, states after) and inputs (x, states before, parameters, lengths if ragged)."""
+    lengths = [gn.input((batch,), "int32", name="lengths")] if ragged else []  # JAX has no int64 by default
+    u = network.unroll(
+        time,
+        batch,
+        training=False,
+        labels=0 if network.loss == "ctc" else None,
+        lengths=gn.cast(lengths[0], "int64") if ragged else False,
+    )
     outputs = u.logits if network.outputs else u.hidden[-1]
-    return [outputs, *u.final], [u.inputs, *u.initial, *network.parameters.values()]
+    if u.ends is not None and network.pool is None:
+        outputs = u.ends.cut(outputs)
+    return [outputs, *u.final], [u.inputs, *u.initial, *network.parameters.values(), *lengths]
 
 
 class CompiledCalls:
-    """Cache of `make(outputs, inputs)` for the last eight pairs of time and batch."""
+    """Cache of `make(outputs, inputs)` for the last eight sizes."""
 
     def __init__(
         self, network: Network, make: Callable[[list[Node], list[Node]], Callable[..., Any]]
     ) -> None:
         self._network, self._make = network, make
-        self._kept: OrderedDict[tuple[int, int], Callable[..., Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int, bool], Callable[..., Any]] = OrderedDict()
 
-    def __call__(self, time: int, batch: int) -> Callable[..., Any]:
-        function = self._kept.pop((time, batch), None)
+    def __call__(self, time: int, batch: int, ragged: bool) -> Callable[..., Any]:
+        sizes = time, batch, ragged
+        function = self._kept.pop(sizes, None)
         if function is None:
-            function = self._make(*called(self._network, time, batch))
-        self._kept[time, batch] = function
+            function = self._make(*called(self._network, *sizes))
+        self._kept[sizes] = function
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return function

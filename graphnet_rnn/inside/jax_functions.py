@@ -30,7 +30,9 @@ def on_arrays(
         learned = (parameters[names[node.inputs[0]]] for node in network.learned_states(batch))
         return [jnp.broadcast_to(state, (batch, *state.shape)) for state in learned]
 
-    def function(parameters: Mapping[str, Any], x: Any, *states: Any) -> tuple[Any, list[Any]]:
+    def function(
+        parameters: Mapping[str, Any], x: Any, *states: Any, lengths: Any = None
+    ) -> tuple[Any, list[Any]]:
         missing = [name for name in names.values() if name not in parameters]
         if missing:
             raise UsageError(
@@ -41,7 +43,9 @@ def on_arrays(
             raise UsageError(f"x must have axes (time, batch, ...), not the shape {list(x.shape)}")
         time, batch = x.shape[:2]
         before = states or first_states(batch, parameters)
-        outputs, *after = compiled(time, batch)(x, *before, *(parameters[name] for name in names.values()))
+        ends = [] if lengths is None else [jnp.asarray(lengths).astype("int32")]
+        weights = (parameters[name] for name in names.values())
+        outputs, *after = compiled(time, batch, lengths is not None)(x, *before, *weights, *ends)
         return outputs, after
 
     return function, {name: jnp.asarray(node.value) for name, node in network.parameters.items()}

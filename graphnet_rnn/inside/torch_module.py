@@ -15,17 +15,19 @@ __all__ = ["torch_module"]
 def torch_module(
     network: Network, batch_first: bool = False, backend: str = "numba", threads: int | None = None
 ) -> Any:
-    """outputs, states = module(x, states=None), as torch.nn.LSTM is called; a torch.nn.Module
+    """outputs, states = module(x, states=None, lengths=None), as torch.nn.LSTM is called; a torch.nn.Module
 
     network: any rnn.Network without dropout. batch_first: True for x and outputs (batch, time, ...). backend, threads:
     see gn.compile.
     x: (time, batch, inputs), or with batch_first (batch, time, inputs); symbols without the last axis. states: one
     tensor (batch, width) for each state, in the order of `network.state_names()`; None: the network's first states.
+    lengths: whole numbers (batch,), the length of each padded sequence; None: all have the length of x. Outputs of
+    padding are 0, and the returned states are those after the last step of each sequence.
     outputs: before the loss's nonlinearity (with a scaling, in the units of the targets); without an output layer,
     those of the last layer. With a bidirectional layer, or pool "mean" or "max", running a sequence in segments changes
     the result; as in PyTorch, this is not an error.
     The module's Parameters are copies of the network's, with "/" for "." in their names; `module.network()` returns the
-    network with the current values. The last eight compiled pairs of time and batch are kept.
+    network with the current values. The last eight compiled sizes (time, batch, with lengths or without) are kept.
     Raises UsageError without PyTorch, and for a network with dropout, whose random numbers PyTorch does not control.
 
     >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2, reads="vectors")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 import graphnet as gn
 from graphnet_rnn.cell.cell import classes_of
+from graphnet_rnn.data.sequences import checked_lengths
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_of
 from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws
 from graphnet_rnn.network.network import Network
@@ -29,15 +32,31 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
             self.register_parameter(_plain(name), torch.nn.Parameter(torch.tensor(node.value)))
 
     def forward(
-        self, x: torch.Tensor, states: Sequence[torch.Tensor] | None = None
+        self,
+        x: torch.Tensor,
+        states: Sequence[torch.Tensor] | None = None,
+        lengths: torch.Tensor | Sequence[int] | None = None,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        axes = 2 if self._network.reads == "symbols" else 3
+        if not isinstance(x, torch.Tensor) or x.ndim != axes:
+            given = f"shape {list(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__
+            raise UsageError(
+                f"torch_module: x must be a tensor with {axes} axes, not {given}; a batch of one sequence has the "
+                "batch axis, too. For sequences of different lengths, pad them (torch.nn.utils.rnn.pad_sequence) and "
+                "give lengths="
+            )
         if self.batch_first:
             x = x.transpose(0, 1)
         time, batch = x.shape[:2]
         weights = self._weights()
         if states is None:
             states = self._first_states(batch, weights)
-        outputs, *final = self._compiled(time, batch)(x, *states, *weights.values())
+        ends: list[torch.Tensor] = []
+        if lengths is not None:
+            known = checked_lengths("torch_module", np.asarray(lengths), time, batch)
+            ends = [torch.from_numpy(known.astype(np.int32))]
+        function = self._compiled(time, batch, lengths is not None)
+        outputs, *final = function(x, *states, *weights.values(), *ends)
         pooled = self._network.pool is not None
         return outputs.transpose(0, 1) if self.batch_first and not pooled else outputs, final
 

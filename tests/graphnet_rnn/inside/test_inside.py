@@ -248,6 +248,57 @@ def test_states_are_handed_on(jax: Any) -> None:
     assert all(np.abs(gradient).max() > 0 for gradient in by_states)
 
 
+def ragged(pool: str | None) -> tuple[rnn.Network, Array, list[int], list[Array]]:
+    """A network, padded inputs, their lengths, and [outputs, states] of rnn.run, case by case."""
+    how: Any = {"loss": "squared", "dtype": "float64", "pool": pool}
+    net = rnn.Network([rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM(2)], 3, 2, **how)
+    x, lengths = np.random.default_rng(0).standard_normal((5, 3, 3)), [5, 2, 4]
+    outputs = np.zeros((5, 3, 2) if pool is None else (3, 2))
+    states: list[Any] = []
+    for n, length in enumerate(lengths):
+        alone, after = rnn.run(net, x[:length, n : n + 1])
+        outputs[np.s_[:length, n] if pool is None else np.s_[n]] = alone[:, 0] if pool is None else alone[0]
+        states.append([state[0] for state in after])
+        x[length:, n] = np.nan
+    return net, x, lengths, [outputs, *map(np.stack, zip(*states, strict=True))]
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_lengths_in_torch(torch: Any, pool: str | None) -> None:
+    net, x, lengths, right = ragged(pool)
+    for ends in (lengths, torch.tensor(lengths, dtype=torch.int64)):
+        module = torch_module(net, batch_first=True)
+        outputs, states = module(torch.from_numpy(x).transpose(0, 1), lengths=ends)
+        own = right[0].swapaxes(0, 1) if pool is None else right[0]
+        for found, each in zip([outputs, *states], [own, *right[1:]], strict=True):
+            np.testing.assert_allclose(found.detach(), each, rtol=1e-9, atol=1e-12)
+        outputs.square().sum().backward()
+        assert all(bool(weight.grad.isfinite().all()) for weight in module.parameters())
+    with pytest.raises(gn.GraphnetError, match=r"lengths must be in 1 \.\.\. 5 .* got 6 for case 1"):
+        module(torch.from_numpy(x).transpose(0, 1), lengths=[5, 6, 4])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.from_numpy(x), lengths, enforce_sorted=False)
+    for odd in (packed, torch.zeros(5, 3), x):
+        with pytest.raises(UsageError, match=r"x must be a tensor with 3 axes, not .* give lengths="):
+            module(odd)
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_lengths_in_jax(jax: Any, pool: str | None) -> None:
+    net, x, lengths, right = ragged(pool)
+    with jax.enable_x64(True):
+        function, parameters = jax_function(net)
+        found = jax.jit(function)(parameters, x, lengths=np.array(lengths))
+        for each, own in zip([found[0], *found[1]], right, strict=True):
+            np.testing.assert_allclose(each, own, rtol=1e-9, atol=1e-12)
+        gradient = jax.grad(lambda p: (function(p, x, lengths=lengths)[0] ** 2).sum())(parameters)
+        assert all(np.isfinite(each).all() for each in gradient.values())
+    single = rnn.Network([rnn.GRU(3)], 3, 2, loss="squared")
+    function, parameters = jax_function(single)
+    x = np.nan_to_num(x).astype("float32")
+    outputs, _ = function(parameters, x, lengths=lengths)
+    np.testing.assert_allclose(outputs, rnn.run(single, x, lengths=lengths)[0], rtol=1e-5, atol=1e-6)
+
+
 def test_invalid_arguments_are_rejected(jax: Any) -> None:
     function, parameters = jax_function(rnn.Network([rnn.GRU(3)], 2, 1, loss="squared"))
     dropping = rnn.Network([rnn.GRU(3), rnn.GRU(3)], 2, 2, loss="squared", dropout=0.5)
