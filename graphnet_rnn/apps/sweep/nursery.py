@@ -29,7 +29,8 @@ __all__ = ["Process", "start"]
 
 #: Modules that every run imports.
 MODULES = (
-    "graphnet_rnn.apps.cli.train", "graphnet_rnn.apps.cli.console", "graphnet.backends.numba.program",
+    "graphnet_rnn.apps.cli.train", "graphnet_rnn.apps.cli.console", "graphnet_rnn.optimizers.all",
+    "graphnet.call.function", "graphnet.backends.numba.backend", "graphnet.backends.numba.program", "safetensors.numpy",
     "viz.charts.curves", "viz.charts.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg",
 )  # fmt: skip
 #: Maximum length of a request in bytes.
