@@ -127,8 +127,14 @@ def _keep(ctx: Any, call: _Call, tensors: Sequence[torch.Tensor], outputs: Seque
 
 
 def _arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:
-    """Returns arrays that share the memory of the tensors."""
-    return [tensor.detach().contiguous().numpy() for tensor in tensors]
+    """Returns arrays that share the memory of the tensors, if they have any: zeros and negatives may be lazy."""
+    # contiguous() of a lazy zero crashes.
+    return [
+        (
+            torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor._is_zerotensor() else tensor.contiguous()
+        ).numpy(force=True)
+        for tensor in tensors
+    ]
 
 
 def _tensors(arrays: Sequence[Array]) -> tuple[torch.Tensor, ...]:

@@ -411,10 +411,11 @@ def with_missing(x: Any, fill: Any = None) -> Array:
     return np.concatenate([filled, there.astype(array.dtype)], axis=-1)
 
 
-def balanced_weights(labels: Any) -> Array:
-    """w_n = N / (K N_k), k the label of case (or time step) n: all K classes have the same total weight
+def balanced_weights(labels: Any, weights: Any = None) -> Array:
+    """w_n = v_n N / (K N_k), k the label of case (or time step) n: all K classes have the same total weight
 
-    labels: whole numbers of any shape. Returns weights of the same shape.
+    labels: whole numbers of any shape. weights: v, of the same shape; default None, all 1. N_k is the total weight of
+    class k, and N that of all classes. Returns weights of the same shape.
 
     >>> rnn.data.balanced_weights([0, 0, 0, 1]).round(3).tolist()
     [0.667, 0.667, 0.667, 2.0]
@@ -424,8 +425,18 @@ def balanced_weights(labels: Any) -> Array:
         raise DataError(
             f"balanced_weights: labels must be whole numbers, not {found.dtype} {list(found.shape)}"
         )
-    classes, which, counts = np.unique(found, return_inverse=True, return_counts=True)
-    return (found.size / (len(classes) * counts))[which.reshape(found.shape)]
+    v = (
+        np.ones(found.shape)
+        if weights is None
+        else _array("balanced_weights: weights", weights).astype(np.float64)
+    )
+    if v.shape != found.shape or not (np.isfinite(v) & (v > 0)).all():
+        raise DataError(
+            f"balanced_weights: weights must be positive numbers {list(found.shape)}, not {shown(weights)}"
+        )
+    which = np.unique(found, return_inverse=True)[1].reshape(found.shape)
+    totals = np.bincount(which.ravel(), v.ravel())
+    return v * (v.sum() / (len(totals) * totals[which]))
 
 
 def _arrays(what: str, given: Any) -> list[Array]:

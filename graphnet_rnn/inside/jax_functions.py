@@ -39,8 +39,9 @@ def on_arrays(
                 f"parameters must contain all arrays that jax_function returned; {missing[0]!r} is missing"
             )
         x = jnp.asarray(x)
-        if x.ndim < 2:
-            raise UsageError(f"x must have axes (time, batch, ...), not the shape {list(x.shape)}")
+        axes = "(time, batch)" if network.reads == "symbols" else "(time, batch, inputs)"
+        if x.ndim != axes.count(",") + 1:
+            raise UsageError(f"x must have axes {axes}, not the shape {list(x.shape)}")
         time, batch = x.shape[:2]
         before = states or first_states(batch, parameters)
         ends = [] if lengths is None else [jnp.asarray(lengths).astype("int32")]

@@ -69,7 +69,7 @@ class Arrays(BatchesOfCases):
     gradient_batches: batches of a step, default 1; cases that do not fill the last step are left out of the epoch.
     curvature_batches: number of these batches for the curvature, default 1.
     unscored: time steps at the start without a target, default 0.
-    balanced: True multiplies the weights of training targets by 1 / frequency of their class, so that all classes have
+    balanced: True divides the weights of training targets by the total weight of their class, so that all classes have
     the same total weight; default False. Validation does not change. See rnn.data.balanced_weights.
     loss: function of two nodes, the outputs o and the targets t of the network, (time, cases, ...), that returns the
     loss of each target, (time, cases), or of each value, in the shape of o, which are then summed; without the time
@@ -103,7 +103,7 @@ class Arrays(BatchesOfCases):
     curvature_batches: Count = setting(1, "number of these batches for the curvature")
     loss: Callable[[Node, Node], Node] | None = None
     unscored: CountOrZero = setting(0, "time steps at the start without a target")
-    balanced: bool = setting(False, "classes: weigh each training target by 1 / frequency of its class")
+    balanced: bool = setting(False, "classes: weigh all classes of the training targets equally")
     buckets: Count = setting(4, "maximum number of padded lengths for cases of different lengths")
 
     def __post_init__(
@@ -178,10 +178,12 @@ class Arrays(BatchesOfCases):
         if self.model.loss != "softmax" or self.loss is not None:
             which = self.model.loss if self.loss is None else "of a function"
             raise UsageError(f"Arrays: balanced applies to classes, not to the loss {which}; leave it out")
-        t, w = train.targets, train.target_weights()
-        factors = np.zeros(t.shape)
-        factors[w > 0] = balanced_weights(t[w > 0])
-        return replace(train, weights=w * factors)
+        t, w = train.targets, train.target_weights().copy()
+        if judged_by_step(self.model):
+            w[: self.unscored] = 0
+        if w.any():
+            w[w > 0] = balanced_weights(t[w > 0], w[w > 0])
+        return replace(train, weights=w)
 
     def _require_weight(self) -> None:
         for what, part in (("train", self._train), ("validate", self._valid)):

@@ -102,6 +102,10 @@ def test_torch_checks_all_derivatives() -> None:
     given = [torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     (slope,) = torch.autograd.grad(moved(*given)[0], given[0], create_graph=True)
     assert torch.autograd.grad(slope.sum(), given[0])[0].tolist() == [6, 6]
+    z, y = gn.input((2,), "float64"), gn.input((2,), "float64")
+    product = torch_function(gn.sum(z * y), [z, y])  # the second tangent of 2 x is a lazy zero
+    twice = torch.func.jacfwd(torch.func.jacfwd(lambda x: product(x, 2 * x)[0]))(a.new_ones(2))
+    assert twice.tolist() == [[4, 0], [0, 4]]
     with pytest.raises(DtypeError, match=r"input x.* must be float64, not float32; pass tensor.to\(torch"):
         function(a.float(), b, rows)
     with pytest.raises(ShapeError, match=r"input w.* must have shape \[3, 2\], not \[2, 3\]"):

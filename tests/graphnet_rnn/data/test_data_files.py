@@ -284,6 +284,9 @@ def test_missing_values_get_indicators_and_class_weights_balance() -> None:
             with_missing(x, fill)
     labels = np.array([0, 0, 0, 1, 2, 2])
     w = balanced_weights(labels)
+    own = np.arange(1.0, 1 + labels.size).reshape(labels.shape)
+    totals = [balanced_weights(labels, own)[labels == each].sum() for each in np.unique(labels)]
+    np.testing.assert_allclose(totals, own.sum() / len(totals))
     np.testing.assert_allclose([w[labels == k].sum() for k in range(3)], 2)
 
 
@@ -328,6 +331,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "padded nothing": (lambda: padded([]), "padded: there are no cases"),
     "missing": (lambda: with_missing([1, 2]), "with_missing: x must be floats"),
     "balanced": (lambda: balanced_weights([0.5]), "labels must be whole numbers, not float64"),
+    "weights of classes": (lambda: balanced_weights([0, 1], [1, 0]), "weights must be positive numbers"),
 }  # fmt: skip
 
 

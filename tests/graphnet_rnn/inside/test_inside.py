@@ -303,7 +303,7 @@ def test_invalid_arguments_are_rejected(jax: Any) -> None:
     function, parameters = jax_function(rnn.Network([rnn.GRU(3)], 2, 1, loss="squared"))
     dropping = rnn.Network([rnn.GRU(3), rnn.GRU(3)], 2, 2, loss="squared", dropout=0.5)
     shape, dtype = (
-        r"x must have axes \(time, batch, \.\.\.\), not the shape \[4\]",
+        r"x must have axes \(time, batch, inputs\), not the shape \[4\]",
         r"must be float32, not int32",
     )
     for call, error, said in (

@@ -472,6 +472,22 @@ def test_energy_cases_that_are_drawn_are_seen_once() -> None:
         rnn.EnergyCases(rbm(), partial(draw, more=1), 10, valid=0, drawn=50)
 
 
+@pytest.mark.parametrize("pool", [None, "last"])
+def test_balanced_classes_have_equal_totals_of_scored_weights(pool: str | None) -> None:
+    """With constant outputs, the mean of -ln p over the classes: weights and unscored targets change nothing."""
+    generator, share = draws(0), np.array([0.2, 0.3, 0.5])
+    net = rnn.Network([rnn.GRU(2)], 1, 3, reads="vectors", dtype="float64", pool=pool)
+    net.theta = np.zeros_like(net.theta)
+    net.parameters["output.b_o"].value = np.log(share)
+    t = np.repeat([0, 1, 2], [7, 4, 1])
+    if pool is None:
+        t = np.stack([np.zeros(12, int)] * 3 + [t, t])
+    w = generator.uniform(0.1, 9, t.shape)
+    how = {"weights": w, "batch": 12, "valid": None, "unscored": 0 if pool else 3, "balanced": True}
+    loss = rnn.Arrays(net, np.zeros((5, 12, 1)), t, **how).feed(0, 0).loss(net.theta)
+    assert loss == pytest.approx(-np.log(share).mean(), rel=1e-9)
+
+
 def test_balanced_classes_weigh_only_training_cases() -> None:
     x = draws(4).normal(size=(3, 40, 2))
     t = np.digitize(x.sum((0, 2)), [1.0, 3.0])
