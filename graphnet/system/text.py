@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
-__all__ = ["filled", "in_brief", "json_for_script", "on_one_line", "read_json", "shown_on", "visible"]
+__all__ = [
+    "did_you_mean",
+    "filled",
+    "in_brief",
+    "json_for_script",
+    "on_one_line",
+    "read_json",
+    "shown_on",
+    "visible",
+]
 
 #: Control characters that a terminal may get unchanged: breaks, tabs, and joiners of letters, which some scripts need.
 _HARMLESS = "\n\t\u200c\u200d"
@@ -49,6 +59,12 @@ def in_brief(words: object, most: int = 60) -> str:
     text = str(words)
     shown = on_one_line(text[: most + 1])
     return shown if len(shown) <= most else f"{shown[: most - 4]} ..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Suggestion of the closest known word, for the end of a message; empty if none is close."""
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _is_none(code: int) -> bool:

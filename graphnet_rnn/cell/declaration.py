@@ -16,6 +16,7 @@ import numpy as np
 
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import Origin, here, hide_module
+from graphnet.system.text import did_you_mean
 from graphnet_rnn.cell.initializers import Initializer, checked_initial, wrong_initial
 from graphnet_rnn.cell.weights import unfit
 from graphnet_rnn.errors import CellError
@@ -277,18 +278,13 @@ def require_nodes(
         if not isinstance(source, Node):
             raise CellError(
                 f"{owner}: {method}({to!r}, {name}=...) at {here()} is a {type(source).__name__}, not a node. "
-                f"Sources must be x, states, or nodes computed from these{_misspelt(name)}."
+                f"Sources must be x, states, or nodes computed from these{did_you_mean(name, ('bias=', 'units='))}."
             )
         if source.ndim != 2:
             raise CellError(
                 f"{owner}: {method}({to!r}, {name}=...) at {here()} must have the shape (batch, width), not "
                 f"{list(source.shape)}."
             )
-
-
-def _misspelt(name: str) -> str:
-    close = difflib.get_close_matches(name, ("bias", "units"), 1, 0.7)
-    return f"; did you mean {close[0]}=?" if close else ""
 
 
 def no_cell(cell: Cell, name: str, part: Any) -> CellError:

@@ -19,9 +19,10 @@ from types import ModuleType
 from typing import Any
 
 from graphnet.system.streams import prepare_streams, what_was_escaped
+from graphnet.system.text import did_you_mean
 from graphnet.version import __version__
 from graphnet_rnn.apps.cli.answers import brief, give_up_output, in_words
-from graphnet_rnn.apps.cli.options import Parser, did_you_mean
+from graphnet_rnn.apps.cli.options import Parser
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, names_of
 from graphnet_rnn.parallel.launcher import rank_and_size

@@ -6,20 +6,19 @@ Name, type, default and help of a setting are declared once (graphnet_rnn.settin
 from __future__ import annotations
 
 import argparse
-import difflib
 import math
 import sys
 from collections.abc import Collection, Iterable
 from dataclasses import Field
 from typing import Any, NoReturn
 
-from graphnet.system.text import on_one_line
+from graphnet.system.text import did_you_mean, on_one_line
 from graphnet_rnn.apps.cli.answers import brief
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.parallel.launcher import rank_and_size
 
 __all__ = [
-    "Parser", "add_cell", "add_model", "add_settings", "did_you_mean", "free_settings", "given_settings", "refuse",
+    "Parser", "add_cell", "add_model", "add_settings", "free_settings", "given_settings", "refuse",
 ]  # fmt: skip
 
 
@@ -28,12 +27,6 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
         # "(default: None)" is not informative; 0, though equal to False, is.
         nothing = action.default is None or action.default is False or action.default == ""
         return action.help if nothing else super()._get_help_string(action)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggestion of the closest known word, for the end of a message; empty if none is close."""
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 class Parser(argparse.ArgumentParser):

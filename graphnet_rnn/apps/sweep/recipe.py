@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.system.text import did_you_mean
 from graphnet_rnn.apps.sweep.halving import Bracket, Halving
 from graphnet_rnn.apps.sweep.ranges import PLAIN, Range, Values, range_of
 from graphnet_rnn.errors import DataError, UsageError
@@ -350,11 +351,9 @@ class Recipe:
         known = sorted({each.name for each in fields(cls)} - {"settings", *tables})
         strange = sorted(set(given) - set(known))
         if strange:
-            close = difflib.get_close_matches(strange[0], known, 1, 0.7)
-            hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(
-                f"recipe: there is no key {shown(strange[0])}; {hint}options of train stand under [settings], see "
-                "docs/hyperparameter_search.md"
+                f"recipe: there is no key {shown(strange[0])}{did_you_mean(strange[0], known)}; options of train "
+                "stand under [settings], see docs/hyperparameter_search.md"
             )
         if "trials" in given and given.get("method", METHODS[0]) == "grid":
             raise UsageError(

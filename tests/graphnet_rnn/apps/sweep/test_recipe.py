@@ -156,7 +156,7 @@ def test_brackets_are_those_of_hyperband(unit: str, scale: float) -> None:
 WRONG = [
     ("", "data = 'FILE' is missing"),
     ("data = ''", "data must name a file"),
-    ("speed = 3", "did you mean seed? options of train stand under [settings]"),
+    ("speed = 3", "(did you mean seed?); options of train stand under [settings]"),
     ("settings = 3", "settings must be a table"),
     ("method = 'best'", "method must be 'grid' or 'random'"),
     ("method = 'random'\ntrials = 0", "trials must be"),
