@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from graphnet.errors import DtypeError, ShapeError
 from graphnet.graph.node import Array, Node
@@ -24,7 +25,10 @@ def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
         if len(tensors) != len(fitting) or not all(map(_fits, fitting, tensors)):
             _refuse(of.inputs, tensors)
         kept = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        kind = _Transformed if torch._C._are_functorch_transforms_active() else _Applied
+        transformed = torch._C._are_functorch_transforms_active()
+        if not (kept or transformed or _moves()):
+            return _tensors(of.value(*_arrays(tensors)))
+        kind = _Transformed if transformed else _Applied
         found: tuple[torch.Tensor, ...] = kind.apply(_Call(of, kept), *tensors)
         return found
 
@@ -43,6 +47,11 @@ def _fits(wanted: tuple[torch.dtype, torch.Size], tensor: Any) -> bool:
     )
 
 
+def _moves() -> bool:
+    """True within a level of forward mode."""
+    return forward_ad._current_level >= 0
+
+
 class _Call:
     def __init__(self, of: Differentiable, kept: bool) -> None:
         self.of, self.kept = of, kept
@@ -54,6 +63,8 @@ class _Applied(torch.autograd.Function):  # type: ignore[misc]  # PyTorch may be
     def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         found = _outputs(call, tensors)
         _keep(ctx, call, tensors, found)
+        if _moves():
+            ctx.save_for_forward(*tensors)
         return found
 
     @staticmethod
@@ -93,6 +104,7 @@ class _Transformed(_Applied):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         call, *tensors = inputs
         _keep(ctx, call, tensors, output)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def vmap(
@@ -122,7 +134,6 @@ def _outputs(call: _Call, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor
 def _keep(ctx: Any, call: _Call, tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
     ctx.call = call
     ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
     ctx.mark_non_differentiable(*(y for y in outputs if not y.is_floating_point()))
 
 
