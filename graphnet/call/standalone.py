@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +100,9 @@ def name_of(path: str | os.PathLike[str]) -> str:
 def c_files(unit: Unit, path: str | os.PathLike[str]) -> dict[Path, str]:
     """Returns the source, weights included, under this path, and its header next to it."""
     file = Path(path)
-    return {file: unit.source(apart=False), file.with_name(f"{unit.name}.h"): unit.header()}
+    plain = re.fullmatch(r"[\w.+ -]+", file.stem)  # can stand in an #include
+    header = file.with_name(f"{file.stem if plain else unit.name}.h")
+    return {file: unit.source(apart=False, header=header.name), header: unit.header()}
 
 
 def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dict[Path, str]:
@@ -125,7 +128,7 @@ def write_files(files: dict[Path, str]) -> None:
             )
     for path, text in files.items():
         try:
-            write_whole(path, text.encode("ascii"))
+            write_whole(path, text.encode())
         except OSError as error:
             raise BackendError(f"save: cannot write {path}: {error.strerror}") from None
 

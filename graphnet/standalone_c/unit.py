@@ -82,12 +82,12 @@ class Unit:
             f"{self.signature};", "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
         ])  # fmt: skip
 
-    def source(self, apart: bool) -> str:
-        """The program. apart: weights in a separate file."""
+    def source(self, apart: bool, header: str | None = None) -> str:
+        """The program. apart: weights in a separate file. header: file name of the header, by default NAME.h."""
         declared = [self._declared(name, node, apart) + ";" for name, node in self.weights.items()]
         unused = [f"    (void){x};" for x in self._unused()]
         return "\n".join([
-            f"/* {MADE} C11; link with -lm. */", f'#include "{self.name}.h"', "",
+            f"/* {MADE} C11; link with -lm. */", f'#include "{header or f"{self.name}.h"}"', "",
             "#include <math.h>", "#include <stddef.h>", "#include <string.h>", "",
             *declared, "", *self.functions, self.signature, "{", *unused, *self.calls, "    return 0;", "}",
             *([] if apart else ["", self.weights_text(apart)]), "",

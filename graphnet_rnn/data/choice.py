@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphnet_rnn.data.columns import names, require_calendar
+from graphnet_rnn.data.columns import names, require_times
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import Count, require_kinds
 
@@ -32,7 +32,7 @@ class Choice:
     date_format: format of dates in texts, as in datetime.strptime; default None, ISO 8601.
     independent: True if rows do not depend on each other: each row is then a case of one time step; default False.
 
-    Names may be a tuple, or a string for one name. Raises UsageError.
+    Names are a tuple or list, or a string in which commas separate them. Raises UsageError.
 
     >>> choice = rnn.data.Choice(inputs=("temperature", "hour"), targets="demand", case="city")
     >>> choice.targets
@@ -58,7 +58,7 @@ class Choice:
         require_kinds(self)
         for what in ("inputs", "targets", "calendar", "categories"):
             object.__setattr__(self, what, names(f"Choice: {what}", getattr(self, what)))
-        require_calendar("Choice", self.calendar, self.time)
+        require_times("Choice", self.calendar, self.time, self.date_format)
         for what in ("horizon", "pieces", "whole"):
             if self.independent and getattr(self, what):
                 raise UsageError(

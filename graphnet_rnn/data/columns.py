@@ -17,7 +17,7 @@ from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown
 
 __all__ = [
     "CALENDAR", "Columns", "categories_of", "encoded", "kind_of", "labels_of", "names", "numbers_of",
-    "require_calendar", "step_between", "times_after", "times_of", "written",
+    "require_times", "step_between", "times_after", "times_of", "written",
 ]  # fmt: skip
 
 #: Cells that count as empty, in lower case, as in pandas.
@@ -95,7 +95,7 @@ class Columns:
         for what in ("time", "case", "date_format"):
             if getattr(self, what) is not None:
                 text(f"Columns: {what}", getattr(self, what))
-        require_calendar("Columns", self.calendar, self.time)
+        require_times("Columns", self.calendar, self.time, self.date_format)
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -122,14 +122,22 @@ class Columns:
 
 
 def names(what: str, given: Any) -> tuple[str, ...]:
-    """Returns different names as a tuple; a single name may be a string. Raises UsageError."""
-    found = (given,) if isinstance(given, str) else tuple(listed(what, given, "names"))
+    """Returns different names as a tuple; a string has names separated by commas. Raises UsageError."""
+    found = (
+        tuple(name.strip() for name in given.split(","))
+        if isinstance(given, str)
+        else tuple(listed(what, given, "names"))
+    )
     if not all(isinstance(n, str) for n in found) or len(set(found)) < len(found):
         raise UsageError(f"{what} must be different names, not {shown(list(found))}")
     return found
 
 
-def require_calendar(who: str, calendar: Iterable[str], time: str | None) -> None:
+def require_times(who: str, calendar: Iterable[str], time: str | None, date_format: str | None) -> None:
+    if date_format is not None and "%" not in date_format:
+        raise UsageError(
+            f"{who}: date_format must have codes of strptime, e.g. %d.%m.%Y %H:%M, not {shown(date_format)}"
+        )
     odd = [name for name in calendar if name not in CALENDAR]
     if odd:
         raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")

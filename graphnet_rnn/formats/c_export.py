@@ -14,13 +14,18 @@ __all__ = ["export_c"]
 
 
 def export_c(
-    network: Network, path: str | os.PathLike[str], time: int = 1, batch: int = 1, initial: str = "given"
+    network: Network,
+    path: str | os.PathLike[str],
+    time: int | None = None,
+    batch: int = 1,
+    initial: str = "given",
 ) -> str:
     """Writes the network as C11; returns the signature of the C function. See Function.save.
 
     network: the network to export, without dropout.
     path: a folder, or a file that ends in .c.
-    time, batch: time steps and sequences of a call, default 1.
+    time, batch: time steps and sequences of a call, default 1. A network that needs the whole sequence at once
+    (Bidirectional layers, pool "mean" or "max") has no default time.
     initial: "given", the default; or "zero" or "learned" initial states, which are then no arguments.
 
     The C function reads x (time, batch, inputs), or symbols (time, batch), and the initial states, (batch, width) each.
@@ -32,7 +37,14 @@ def export_c(
     x[1, 1], h_0[1, 3] -> logits[1, 1, 2], final_h_0[1, 3]
     """
     require_network("export_c", network)
-    time, batch = whole_number("export_c: time", time), whole_number("export_c: batch", batch)
+    if time is None and not (network.causal and network.pool in (None, "last")):
+        raise UsageError(
+            "export_c: this network needs the whole sequence at once; give the number of time steps, time= (--time)"
+        )
+    time, batch = (
+        whole_number("export_c: time", 1 if time is None else time),
+        whole_number("export_c: batch", batch),
+    )
     one_of("export_c: initial", initial, ("given", "zero", "learned"))
     labels = 0 if network.loss == "ctc" else None
     u = network.unroll(time, batch, training=False, labels=labels, initial=initial)

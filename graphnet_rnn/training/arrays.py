@@ -33,6 +33,7 @@ from graphnet_rnn.training.batches_of_cases import (
 from graphnet_rnn.training.cases import (
     filled,
     fitting,
+    is_ragged,
     judged_by_step,
     kind_of_weights,
     of_time,
@@ -134,7 +135,7 @@ class Arrays(BatchesOfCases):
             train = self._balanced(train)
         parts = [train] if kept is None else [train, kept]
         self._kind = kind_of_weights(network, parts)
-        self._ragged = any(part.lengths is not None for part in parts)
+        self._ragged = is_ragged(parts)
         self._train = weighed(train, self._kind)
         self._valid = None if kept is None else weighed(kept, self._kind)
         self._require_weight()
@@ -193,11 +194,6 @@ class Arrays(BatchesOfCases):
                 )
 
     def _like(self, whole: Sequences, kept: Sequences) -> Sequences:
-        if kept.time != whole.time and kept.lengths is None and whole.lengths is None:
-            raise DataError(
-                "Arrays: without lengths, training and validation cases must have as many time steps; got "
-                f"{whole.time} and {kept.time}. Give lengths"
-            )
         if self.model.loss in SEQUENCE_LOSSES and kept.targets.shape[1] != whole.targets.shape[1]:
             most = [each.targets.shape[1] for each in (whole, kept)]
             raise DataError(

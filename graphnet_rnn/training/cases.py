@@ -22,7 +22,7 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import checked_floats, inputs_and_lengths
 
 __all__ = [
-    "filled", "fitting", "judged_by_step", "kind_of_weights", "of_time", "shares", "weighed", "weight_of",
+    "filled", "fitting", "is_ragged", "judged_by_step", "kind_of_weights", "of_time", "shares", "weighed", "weight_of",
 ]  # fmt: skip
 
 
@@ -90,14 +90,18 @@ def judged_by_step(network: Network) -> bool:
     return network.pool is None and network.loss not in SEQUENCE_LOSSES
 
 
+def is_ragged(parts: Sequence[Sequences]) -> bool:
+    """True if lengths are given, or if training and validation cases have different numbers of time steps."""
+    return any(part.lengths is not None for part in parts) or len({part.time for part in parts}) > 1
+
+
 def kind_of_weights(network: Network, parts: Sequence[Sequences]) -> str:
     """Returns the kind of the weights: "cases", "steps" or "values"."""
     by_step = judged_by_step(network)
     given = [part.weights.ndim for part in parts if part.weights is not None]
     if network.loss in VALUE_LOSSES and 2 + by_step in given:
         return "values"
-    ragged = any(part.lengths is not None for part in parts)
-    return "steps" if by_step and (ragged or 2 in given) else "cases"
+    return "steps" if by_step and (is_ragged(parts) or 2 in given) else "cases"
 
 
 def fitting(network: Network, given: Sequences) -> Sequences:

@@ -433,7 +433,8 @@ class FileMaterial(Material):
             if (found == np.floor(found)).all() and found.min(initial=0) >= 0:
                 raise UsageError(
                     f"{self.options.data}: the target {shown(columns.targets[0])} has whole numbers; add --loss "
-                    "softmax if they are classes, or --loss squared if they are amounts"
+                    "softmax if they are classes, or --loss squared if they are amounts (to predict following rows, "
+                    "add --horizon)"
                 )
             return "squared"
         return "sigmoid" if several and np.isin(t[there], (0, 1)).all() else "squared"

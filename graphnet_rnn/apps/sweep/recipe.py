@@ -344,7 +344,11 @@ class Recipe:
         if not isinstance(settings, dict):
             raise UsageError(f"recipe: settings must be a table, not {shown(settings)}")
         made = {
-            name.replace("-", "_"): range_of(name, value) if isinstance(value, dict) else value
+            name.replace("-", "_"): range_of(name, value)
+            if isinstance(value, dict)
+            else ",".join(value)
+            if isinstance(value, list) and value and all(isinstance(each, str) for each in value)
+            else value
             for name, value in settings.items()
         }
         tables = {name: given.pop(name, None) for name in ("halving", "sampler", "pruner")}

@@ -91,6 +91,18 @@ def test_exported_files_are_reproducible(tmp_path: Path) -> None:
         assert folder not in b"".join(one.values())
 
 
+def test_files_of_one_folder_have_their_own_headers(tmp_path: Path) -> None:
+    """Also if the names of their C functions are the same."""
+    names = ["a-b", "a.b", "a b", "a_b", "int", "int_", "ä", "ö"]
+    for n, name in enumerate(names):
+        x = gn.input((n + 1,), name="x")
+        gn.compile([x * 2], [x]).save(tmp_path / f"{name}.c")
+    assert len(list(tmp_path.iterdir())) == 2 * len(names)
+    assert len({(tmp_path / f"{name}.h").read_text("utf-8") for name in names}) == len(names)
+    for name in names:
+        assert f'#include "{name}.h"' in (tmp_path / f"{name}.c").read_text("utf-8")
+
+
 def test_functions_without_c_code_are_rejected(tmp_path: Path) -> None:
     x = gn.input((4,), name="x")
     drawn = gn.RandomSource(0).normal(1.0, (4,))

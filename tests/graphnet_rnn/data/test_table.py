@@ -489,3 +489,22 @@ def test_independent_rows_are_cases_of_one_step() -> None:
     for other in ({"horizon": 1}, {"pieces": 4}, {"whole": True}):
         with pytest.raises(UsageError, match="does not apply to independent rows"):
             Choice(targets="b", independent=True, **other)
+
+
+def test_commas_separate_names() -> None:
+    assert Choice(targets="a, b", time="t", calendar="hour,weekday") == Choice(
+        targets=("a", "b"), time="t", calendar=["hour", "weekday"]
+    )
+    assert Choice(inputs=["price, EUR"]).inputs == ("price, EUR",)
+
+
+def test_parts_of_whole_series_may_differ_in_time_steps() -> None:
+    """Without pieces: the losses are the means of each part alone."""
+    t = np.arange(40.0)
+    train, valid = Table({"t": t, "y": t % 3}, Choice(inputs="t", targets="y")).split(0.25)
+    assert [part.inputs.shape for part in (train, valid)] == [(30, 1, 1), (10, 1, 1)]
+    net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared", dtype="float64")
+    problem = rnn.Arrays(net, train, valid=valid)
+    outputs = [rnn.run(net, part.inputs)[0] for part in (train, valid)]
+    expected = [((o - part.targets) ** 2).mean() for o, part in zip(outputs, (train, valid), strict=True)]
+    assert [problem.feed(0, 0).loss(net.theta), problem.validate()] == pytest.approx(expected)

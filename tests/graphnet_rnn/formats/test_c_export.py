@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet_rnn.errors import UsageError
 from tests.graphnet.standalone_c.compiled import COMPILER, Exported, library, require_same
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on PATH")
@@ -39,3 +41,11 @@ def test_every_cell_agrees(tmp_path: Path) -> None:
     loaded = library(found, tmp_path)
     for f in found:
         require_same(f, loaded)
+
+
+@pytest.mark.parametrize("how", [{"layers": [rnn.Bidirectional(rnn.GRU(2))]}, {"pool": "mean"}])
+def test_a_network_that_reads_all_at_once_needs_its_time(tmp_path: Path, how: Any) -> None:
+    net = rnn.Network(**{"layers": [rnn.GRU(2)], "inputs": 3, "outputs": 1, "loss": "squared", **how})
+    with pytest.raises(UsageError, match="needs the whole sequence at once; give the number of time steps"):
+        rnn.formats.export_c(net, tmp_path / "net.c")
+    assert rnn.formats.export_c(net, tmp_path / "net.c", time=4).startswith("x[4, 1, 3]")

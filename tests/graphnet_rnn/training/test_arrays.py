@@ -207,7 +207,6 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
     "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), or"),
-    "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "must have as many time steps; got 6"),
     "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches"),
     "no step": (DataError, {"gradient_batches": 9}, "a step takes 36 cases, but there are 10 to train on"),
     "nothing scored": (UsageError, {"unscored": TIME}, "unscored"),

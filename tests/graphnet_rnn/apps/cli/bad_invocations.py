@@ -141,6 +141,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("--inputs must be different names", "train table.csv --target b --inputs a,"),
         ("one target for the whole case cannot be cut", "train table.csv --target b --case who --pool last --pieces 1",
             "train numbers.npz --target labels --pieces 2"),
+        ("date_format must have codes of strptime, e.g. %d", "train table.csv --target b --date-format dd.mm.yyyy"),
         ("horizon does not apply to independent rows", "train table.csv --target b --horizon 2 --independent-rows"),
         ("cases_first and lengths apply only to arrays", "train table.csv --target b --case who --lengths a"),
         ("{option} must be whole numbers", "train numbers.npz --lengths x"),

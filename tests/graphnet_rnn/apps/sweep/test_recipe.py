@@ -57,6 +57,8 @@ def test_a_recipe_in_toml(read: Any, tmp_path: Path) -> None:
     assert Halving(1, 3).rungs(9) == [1, 3, 9]
     assert Halving(9, 3).rungs(9) == [9]
     assert Recipe.of(recipe.mapping(), tmp_path) == recipe
+    tables = read("data = 'a.csv'\n[settings]\ncalendar = ['hour', 'weekday']")
+    assert tables.settings["calendar"] == "hour,weekday"
 
 
 def test_configurations_depend_only_on_their_number(read: Any) -> None:
