@@ -101,7 +101,8 @@ class Table:
         self.notes = [*zones, *notes]
         self._x = x
         self._groups = self._rows_of_cases(time)
-        if len(self._groups) == 1 and time is None and len(frame) > 2 and not choice.whole:
+        one = self._case is None and time is None and not (choice.whole or self.columns.independent)
+        if one and len(frame) > 2:
             self.notes.append(
                 "all rows are one series, in the order of the file (see also --independent-rows)"
             )
@@ -164,9 +165,11 @@ class Table:
         """Returns the rows of each segment (time, segments), padded with its first row; the lengths, if they differ;
         and the case that each belongs to.
         """
-        if self.columns.independent:
-            return np.concatenate(groups)[None], None, None
         time, series = self._choice.pieces, None
+        if self.columns.independent:
+            if time is not None:
+                raise UsageError(f"{self.where}: independent rows have no segments; leave out pieces")
+            return np.concatenate(groups)[None], None, None
         if time is not None:
             if self._choice.whole:
                 raise UsageError(

@@ -27,6 +27,8 @@ __all__ = ["Halving", "Optuna", "Recipe", "Settings"]
 #: A setting of `graphnet-rnn train` by its option's name, with _ for -.
 Settings = dict[str, Any]
 METHODS = ("grid", "random", "optuna")
+#: Options with several names, which may be a list.
+LISTS = ("inputs", "target", "calendar", "categories", "metrics")
 #: Options that a recipe has elsewhere, or that the sweep sets.
 OWN = (
     "seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "data", "checkpoint_seconds",
@@ -347,7 +349,7 @@ class Recipe:
             name.replace("-", "_"): range_of(name, value)
             if isinstance(value, dict)
             else ",".join(value)
-            if isinstance(value, list) and value and all(isinstance(each, str) for each in value)
+            if name in LISTS and isinstance(value, list) and all(isinstance(each, str) for each in value)
             else value
             for name, value in settings.items()
         }

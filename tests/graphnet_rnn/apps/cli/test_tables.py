@@ -181,6 +181,7 @@ def test_independent_rows_by_the_command_line(capsys: Any) -> None:
         line = next(line for line in said.splitlines()[-2:] if line.startswith(name))
         assert line.split()[1:] == ["-" if score is None else f"{score:.4f}" for score in scores]
     assert main(["evaluate", MODEL, "sales.csv", "--horizon", "2"]) == 2
+    assert main(["predict", MODEL, "sales.csv", "--out", "p.csv", "--pieces", "2"]) == 2
 
 
 def test_what_does_not_apply_is_refused(capsys: Any) -> None:

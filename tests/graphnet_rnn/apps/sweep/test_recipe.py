@@ -160,6 +160,7 @@ WRONG = [
     ("data = ''", "data must name a file"),
     ("speed = 3", "(did you mean seed?); options of train stand under [settings]"),
     ("settings = 3", "settings must be a table"),
+    ("[settings]\ncell = ['LSTM', 'GRU']", "cell must be a word, a number, true or false, or a range"),
     ("method = 'best'", "method must be 'grid' or 'random'"),
     ("method = 'random'\ntrials = 0", "trials must be"),
     ("seeds = 1000000000", "at most 100,000 runs"),
