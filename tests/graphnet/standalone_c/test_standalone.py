@@ -93,7 +93,7 @@ def test_exported_files_are_reproducible(tmp_path: Path) -> None:
 
 def test_files_of_one_folder_have_their_own_headers(tmp_path: Path) -> None:
     """Also if the names of their C functions are the same."""
-    names = ["a-b", "a.b", "a b", "a_b", "int", "int_", "ä", "ö"]
+    names = ["a-b", "a.b", "a b", "a_b", "int", "int_"]
     for n, name in enumerate(names):
         x = gn.input((n + 1,), name="x")
         gn.compile([x * 2], [x]).save(tmp_path / f"{name}.c")
