@@ -123,12 +123,10 @@ class Columns:
 
 def names(what: str, given: Any) -> tuple[str, ...]:
     """Returns different names as a tuple; a string has names separated by commas. Raises UsageError."""
-    found = (
-        tuple(name.strip() for name in given.split(","))
-        if isinstance(given, str)
-        else tuple(listed(what, given, "names"))
-    )
-    if not all(isinstance(n, str) for n in found) or len(set(found)) < len(found):
+    words = isinstance(given, str)
+    found = tuple(name.strip() for name in given.split(",")) if words else tuple(listed(what, given, "names"))
+    odd = (words and "" in found) or not all(isinstance(name, str) for name in found)
+    if odd or len(set(found)) < len(found):
         raise UsageError(f"{what} must be different names, not {shown(list(found))}")
     return found
 

@@ -208,8 +208,7 @@ class Table:
         share = fraction("Table.split: valid", valid)
         if self.columns.independent and 0 < (held := round(share * len(self._groups))) < len(self._groups):
             order = np.random.default_rng(0).permutation(len(self._groups))[:, None]
-            chosen = order[held:], order[:held]
-            return self._sequences(list(chosen[0])), self._sequences(list(chosen[1]))
+            return self._sequences(list(order[held:])), self._sequences(list(order[:held]))
         least = 1 if self.columns.horizon is None else 2  # the last row has no target
         kept = [round(share * len(rows)) for rows in self._groups]
         pairs = [

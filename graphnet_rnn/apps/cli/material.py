@@ -20,7 +20,7 @@ from graphnet_rnn.apps.cli.options import given_settings, refuse
 from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
 from graphnet_rnn.data.choice import Choice
-from graphnet_rnn.data.columns import Columns
+from graphnet_rnn.data.columns import Columns, names
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
@@ -110,11 +110,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def names_of(option: str, given: str | None) -> tuple[str, ...]:
-    """Names of an option, a,b."""
-    found = tuple(name.strip() for name in (given or "").split(",")) if given is not None else ()
-    if not all(found) or len(set(found)) < len(found):
-        raise UsageError(f"--{option} must be different names, a,b, not {in_brief(given)}")
-    return found
+    return () if given is None else names(f"--{option}", given)
 
 
 def choice_of(options: argparse.Namespace, whole: bool) -> Choice:

@@ -75,12 +75,12 @@ class _Fork:
         self._pid = self._line()
 
     def _line(self) -> int:
-        """The next number of the nursery; that of SIGKILL if it was killed."""
+        """The next number of the nursery; 1 if it did not start, that of SIGKILL if it was killed."""
         found = b""
         while not found.endswith(b"\n"):
             more = self._report.read(1)
             if not more:
-                return -signal.SIGKILL
+                return 1 if os.fstat(self._errors.fileno()).st_size else -signal.SIGKILL
             found += more
         return int(found)
 
@@ -129,7 +129,7 @@ class _Nursery:
             with theirs:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "graphnet_rnn.apps.sweep.nursery"],
-                    stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=files[1],
                     start_new_session=True, env=alone(os.environ),
                 )  # fmt: skip
             self._running = process, ours

@@ -345,14 +345,7 @@ class Recipe:
         settings = given.pop("settings", {})
         if not isinstance(settings, dict):
             raise UsageError(f"recipe: settings must be a table, not {shown(settings)}")
-        made = {
-            name.replace("-", "_"): range_of(name, value)
-            if isinstance(value, dict)
-            else ",".join(value)
-            if name in LISTS and isinstance(value, list) and all(isinstance(each, str) for each in value)
-            else value
-            for name, value in settings.items()
-        }
+        made = {name.replace("-", "_"): _setting_of(name, value) for name, value in settings.items()}
         tables = {name: given.pop(name, None) for name in ("halving", "sampler", "pruner")}
         known = sorted({each.name for each in fields(cls)} - {"settings", *tables})
         strange = sorted(set(given) - set(known))
@@ -454,6 +447,15 @@ def _may_be(setting: Any, value: Any) -> bool:
 
 def _conditions_of(setting: Any) -> Mapping[str, tuple[Any, ...]]:
     return setting.conditions if isinstance(setting, Range) else {}
+
+
+def _setting_of(name: str, value: Any) -> Any:
+    """A table is a range of values; a list of names is what the command takes, a,b."""
+    if isinstance(value, dict):
+        return range_of(name, value)
+    if name in LISTS and isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    return value
 
 
 def _halving_of(given: Any) -> Halving | None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from graphnet.system.json_lines import read_rows
-from graphnet_rnn.apps.sweep import Book, Halving, Recipe, Sweep, Values, baker
+from graphnet_rnn.apps.sweep import Book, Halving, Recipe, Sweep, Values, baker, nursery
 from graphnet_rnn.apps.sweep.nursery import NURSERY
 from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.errors import DataError
@@ -222,6 +222,18 @@ def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
     entry.look()
     assert entry.state == "failed"
     assert re.search(r"history\.jsonl, line \d+, .*; remove .* to train it again", entry.sentence)
+
+
+@linux
+def test_a_nursery_that_does_not_start_is_no_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "graphnet_rnn.py").write_text("raise ImportError('a broken package')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    broken = nursery._Nursery()
+    monkeypatch.setattr(nursery, "NURSERY", broken)
+    process = nursery.start(["train"], [])
+    assert process.wait() == 1
+    assert "a broken package" in process.communicate()[1]
+    broken.end()
 
 
 def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path) -> None:
