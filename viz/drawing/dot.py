@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from html import escape
+from itertools import combinations
 
 from viz.colours import ink_on
+from viz.drawing.geometry import width_of
 from viz.drawing.markup import html_label, note_rows, quoted, scale_table, table
 from viz.drawing.names import printable
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order, picture_of
@@ -14,11 +17,13 @@ from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 from viz.style import LIGHT, Role, Style, Theme, style_of
 
-__all__ = ["dot_of", "to_dot", "with_less_effort", "without_common_ranks"]
+__all__ = ["bare_dot_of", "dot_of", "to_dot", "with_less_effort", "without_common_ranks"]
 
 DIRECTIONS = ("LR", "BT")
 #: Ranks are shared across clusters: equal operators of all time steps are at the same height.
 _ACROSS_CLUSTERS = ", newrank=true"
+#: Distance of two ranks, in points.
+_RANK = 0.42 * 72
 _PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 
@@ -38,19 +43,29 @@ def to_dot(thing: Drawable, style: str = "full", rankdir: str | None = None, the
 
 
 def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -> str:
-    """DOT text of a picture."""
+    """DOT text of a picture; Graphviz places the labels of edges."""
+    return _dot_of(picture, rankdir, theme, bare=False)
+
+
+def bare_dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -> str:
+    """DOT text of a picture without the labels of edges, with room for them, see `with_labels`."""
+    return _dot_of(picture, rankdir, theme, bare=True)
+
+
+def _dot_of(picture: Picture, rankdir: str | None, theme: Style, bare: bool) -> str:
     if rankdir is not None and rankdir not in DIRECTIONS:
         raise DrawingError(f"rankdir must be {' or '.join(map(repr, DIRECTIONS))}, not {rankdir!r}.")
     unrolled = len(picture.times) > 1
     direction = rankdir or ("BT" if unrolled else "LR")
-    lines = ["digraph graphnet {", *_defaults(direction, theme)]
+    apart = 0.5 if bare and direction == "BT" else 0.28  # labels side by side
+    lines = ["digraph graphnet {", *_defaults(direction, theme, apart)]
     if picture.scale is not None:
         lines.append(
             f'  graph [label={html_label(scale_table(picture.scale, theme))}, fontcolor="{theme.text}", labelloc=b]'
         )
     lines += _shapes(picture, theme, direction)
     side_by_side = unrolled and direction == "BT"
-    lines += _edges(picture, theme, side_by_side)
+    lines += _edges(picture, theme, side_by_side, direction if bare else None)
     lines += _pairs(picture)
     if side_by_side:
         lines += _time_from_left_to_right(picture)
@@ -68,12 +83,13 @@ def with_less_effort(dot: str) -> str:
     return f"{head}{{\n  graph [nslimit=0.5, nslimit1=0.5, mclimit=0.2]{rest}"
 
 
-def _defaults(direction: str, theme: Style) -> list[str]:
+def _defaults(direction: str, theme: Style, apart: float) -> list[str]:
+    """apart: inches between shapes of one rank."""
     text = f'fontname="{theme.font}"'
     # margin: margin of a PDF page, half an inch by default; pad: space around the drawing.
     return [
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, margin=0, pad=0.15,'
-        f" nodesep=0.28, ranksep=0.42{_ACROSS_CLUSTERS}]",
+        f" nodesep={apart}, ranksep=0.42{_ACROSS_CLUSTERS}]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
         " arrowsize=0.65]",
@@ -160,13 +176,18 @@ def _outline(shape: Shape) -> str:
 # -- edges -----------------------------------------------------------------------------------
 
 
-def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
+def _edges(picture: Picture, theme: Style, side_by_side: bool, room: str | None) -> Iterator[str]:
+    """room: direction of a picture whose edges have room for labels instead of labels."""
     clusters = {shape.key: shape.cluster for shape in picture.shapes}
+    crossings = _crossings(picture) if room else {}
     for edge in picture.edges:
         attributes = [f'color="{theme.edge(edge.role)}"']
         beside = side_by_side and _passes_time(edge, clusters)
-        if edge.label:
+        if edge.label and room is None:
             attributes.append(f"label={html_label(f' {edge.label} ')}")
+        elif edge.label:
+            crossing = min(3, crossings[edge.tail, edge.head])
+            attributes.append(f"minlen={crossing + _ranks_of(edge.label, room, theme)}")
         if edge.back:
             attributes.append("dir=back")
         if edge.operand is not None:
@@ -179,6 +200,26 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
         if beside:
             attributes.append("constraint=false")
         yield f"  {edge.tail} -> {edge.head} [{', '.join(attributes)}]"
+
+
+def _crossings(picture: Picture) -> Mapping[tuple[str, str], int]:
+    """Tail, head -> how many other heads the tail shares with another tail of this head, counting labeled edges."""
+    heads: dict[str, set[str]] = {}
+    for edge in picture.edges:
+        if edge.label:
+            heads.setdefault(edge.tail, set()).add(edge.head)
+    found: Counter[tuple[str, str]] = Counter()
+    for (a, of_a), (b, of_b) in combinations(heads.items(), 2):
+        for head in (both := of_a & of_b):
+            for tail in (a, b):
+                found[tail, head] = max(found[tail, head], len(both) - 1)
+    return found
+
+
+def _ranks_of(label: str, direction: str | None, theme: Style) -> int:
+    """Ranks that an edge with this label on it should span."""
+    width = width_of(label, theme.edge_size)
+    return 2 + round(width / 36) if direction == "BT" else 1 + round((width + 36) / _RANK)
 
 
 def _pairs(picture: Picture) -> Iterator[str]:

@@ -25,8 +25,9 @@ from typing import Any
 from graphnet.settings import shown
 from graphnet.system.process import cached_property
 from viz.drawing.closed import ClosedPicture
-from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
+from viz.drawing.dot import bare_dot_of, dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
+from viz.drawing.labels import with_labels
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError, LayoutTimeoutError, named_file
@@ -96,6 +97,14 @@ class Drawing:
         return dot_of(self.picture, self._rankdir, self._theme)
 
     @cached_property
+    def _laid_out(self) -> str:
+        """DOT text with the positions of everything, for pictures whose edges have labels; else `dot`."""
+        if isinstance(self.picture, ClosedPicture) or not any(edge.label for edge in self.picture.edges):
+            return self.dot
+        bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self._theme), "dot")
+        return with_labels(bare.decode(), self.picture, self._theme)
+
+    @cached_property
     def svg(self) -> str:
         """SVG element of the picture. Raises DrawingError if it is too large or Graphviz is missing."""
         text = with_scripts(self._rendered("svg").decode())
@@ -151,14 +160,17 @@ class Drawing:
                 f"there are {self.size} nodes to draw, more than limit={self.limit}: the layout would "
                 f"take minutes and be unreadable. {_SMALLER}; or pass limit=None."
             )
+        return self._by_graphviz(self._laid_out, form)
+
+    def _by_graphviz(self, dot: str, form: str) -> bytes:
         try:
-            rendered = render(self.dot, form, _SECONDS)
+            rendered = render(dot, form, _SECONDS)
         except LayoutTimeoutError:
-            rendered = render(with_less_effort(self.dot), form, _MORE_SECONDS)
+            rendered = render(with_less_effort(dot), form, _MORE_SECONDS)
         except DrawingError:
             # Graphviz crashes on some graphs with ranks across clusters; without them, it draws less evenly.
-            simpler = without_common_ranks(self.dot)
-            if simpler == self.dot:
+            simpler = without_common_ranks(dot)
+            if simpler == dot:
                 raise
             rendered = render(simpler, form, _MORE_SECONDS)
         contents, self._drawn_by = rendered

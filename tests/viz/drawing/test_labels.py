@@ -1,0 +1,100 @@
+"""Labels of edges stand on their edges, and nothing else does: the geometry of what Graphviz draws."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+import viz
+from viz.drawing.picture import Picture
+from viz.drawing.render import Drawing, installed_renderer, render
+from viz.style import EdgeRole
+
+pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
+#: Too dense for ranks from bottom to top: pairs of labels that touch.
+DENSE = ("HyperRHN", "Hyper")
+
+
+def spline(pos: str) -> np.ndarray[Any, Any]:
+    """Points of an edge with an arrow, at most a point apart."""
+    tip, *knots = (np.array(word.removeprefix("e,").split(","), float) for word in pos.split())
+    points = [knots[0]]
+    for k in range(0, len(knots) - 1, 3):
+        t = np.linspace(0, 1, 500)[:, None]
+        thirds = [knots[k + i] * (1 - t) + knots[k + i + 1] * t for i in range(3)]
+        halves = [a * (1 - t) + b * t for a, b in pairwise(thirds)]
+        points.extend(halves[0] * (1 - t) + halves[1] * t)
+    return np.array([*points, *np.linspace(points[-1], tip, 20)])
+
+
+def faults(drawing: Drawing) -> list[str]:
+    """What a reader could stumble over."""
+    assert isinstance(drawing.picture, Picture)
+    drawn = json.loads(render(drawing._laid_out, "json", 60)[0])
+    names = {each["_gvid"]: each["name"] for each in drawn["objects"]}
+    boxes = {
+        each["name"]: (
+            np.array(each["pos"].split(","), float),
+            36 * np.array([each["width"], each["height"]], float),
+        )
+        for each in drawn["objects"]
+        if "pos" in each and each.get("style") != "invis"
+    }
+    wires = [
+        (names[each["tail"]], names[each["head"]], spline(each["pos"]))
+        for each in drawn["edges"]
+        if each.get("style") != "invis"
+    ]
+    labeled = [edge for edge in drawing.picture.edges if edge.label]
+    found = []
+    for number, edge in enumerate(labeled):
+        place, half = boxes[f"label_{number}"]
+        own = [points for *ends, points in wires if ends == [edge.tail, edge.head]]
+        for key, (other, size) in boxes.items():
+            if key != f"label_{number}" and (abs(place - other) < half + size - 1.5).all():
+                found.append(f"{edge.tail} -> {edge.head}: {key} below its label")
+        for tail, head, points in wires:
+            crossed = (abs(points - place) < half - 2).all(1).any()
+            if (tail, head) != (edge.tail, edge.head) and crossed:
+                found.append(f"{edge.tail} -> {edge.head}: {tail} -> {head} below its label")
+        if min(np.hypot(*(points - place).T).min() for points in own) > 2:
+            found.append(f"{edge.tail} -> {edge.head}: label not on it")
+        if all((abs(points[-1] - place) < half).all() for points in own):
+            found.append(f"{edge.tail} -> {edge.head}: tip below its label")
+    return found
+
+
+@pytest.mark.parametrize("rankdir", ["LR", "BT"])
+def test_labels_are_on_their_edges(rankdir: str) -> None:
+    found = {name: faults(viz.draw(cell, "compact", rankdir=rankdir)) for name, cell in rnn.cells.ALL.items()}
+    allowed = DENSE if rankdir == "BT" else ()
+    assert {name: each for name, each in found.items() if each and name not in allowed} == {}
+    assert all(len(found[name]) <= 4 for name in allowed)
+
+
+def test_labels_of_steps_in_time() -> None:
+    for cell in (rnn.Elman(8), rnn.GRU(8)):
+        u = rnn.Network([cell], 5, 5).unroll(2, 2)
+        assert faults(viz.draw(u, "compact", closed=False, notes=viz.gradients(u.cost))) == []
+
+
+def test_what_is_behind_a_label() -> None:
+    """The color of what it lies on, of every theme."""
+    u = rnn.Network([rnn.Elman(8)], 5, 5).unroll(2, 2)
+    for theme, style in (("light", viz.LIGHT), ("dark", viz.DARK)):
+        text = viz.draw(u, "compact", closed=False, theme=theme)._laid_out
+        labels = [line for line in text.splitlines() if line.startswith("  label_")]
+        assert all(f'bgcolor="{style.cluster}"' in x or f'bgcolor="{style.background}"' in x for x in labels)
+        assert any(f'bgcolor="{style.background}"' in line for line in labels)
+
+
+def test_without_labels_graphviz_lays_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawing = viz.draw(rnn.Elman)
+    assert isinstance(drawing.picture, Picture)
+    assert not any(edge.label for edge in drawing.picture.edges if edge.role is not EdgeRole.GENERATED)
+    assert drawing._laid_out == drawing.dot

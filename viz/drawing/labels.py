@@ -1,0 +1,196 @@
+"""Labels of edges, each on its own edge, where it hides least.
+
+Graphviz places labels beside edges, where a reader cannot tell which of two edges a label belongs to. Here it lays out
+the picture without labels (`bare_dot_of`). Each label then covers a stretch of its edge that covers no shape and no
+other label, and is crossed by no other edge, wherever there is such a stretch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from viz.drawing.geometry import Frame, at, width_of
+from viz.drawing.markup import html_label
+from viz.drawing.picture import Edge, Picture
+from viz.style import Style
+
+__all__ = ["with_labels"]
+
+#: A statement of DOT text: a node, or the two nodes of an edge, and attributes.
+_STATEMENT = re.compile(r"^\t+(\w+)(?: -> (\w+))?\t\[(.*?)\];$", re.MULTILINE | re.DOTALL)
+_CLUSTER = re.compile(r'\bcluster_\d+ \{\s*graph \[bb="([^"]+)"')
+_POS = re.compile(r'\bpos="([^"]+)"')
+_SIZE = re.compile(r"\b(width|height)=([\d.]+)")
+#: Distance of two points of a wire.
+_STEP = 3.0
+#: Costs of a place: a shape or label below the label, the tip of its own edge, another edge, the border of a cluster,
+#: the start of its own edge, and distance from this share of the edge.
+_COVERED, _TIP, _CROSSED, _BORDER, _START, _AWAY, _BEST = 1000.0, 400.0, 100.0, 60.0, 40.0, 6.0, 0.6
+_ROUNDS, _PLACES = 4, 80
+
+Points = npt.NDArray[np.float64]
+
+
+@dataclass
+class Layout:
+    """Frames of shapes and of clusters, and points of edges at equal distances, from the tail to the tip."""
+
+    shapes: list[Frame]
+    clusters: list[Frame]
+    wires: list[Points]
+    #: Tail and head -> the wires between them, in order.
+    between: dict[tuple[str, str], deque[int]]
+
+    @cached_property
+    def points(self) -> Points:
+        """Points of all wires from left to right, and the number of the wire of each."""
+        found = [np.column_stack([wire, np.full(len(wire), k)]) for k, wire in enumerate(self.wires)]
+        every = np.concatenate(found)
+        return every[every[:, 0].argsort()]
+
+
+def with_labels(bare: str, picture: Picture, theme: Style) -> str:
+    """DOT text with fixed positions, and a node for each label of an edge.
+
+    bare: DOT text of the picture without labels of edges, as Graphviz lays it out.
+    """
+    bare = bare.replace("\\\n", "")  # breaks of long lines
+    layout = _layout_of(bare)
+    own = [(edge, layout.between[edge.tail, edge.head].popleft()) for edge in picture.edges]
+    labels = [(edge, wire) for edge, wire in own if edge.label]
+    options = [_Places(layout, wire, _size(edge, theme)) for edge, wire in labels]
+    head, rest = bare.split("{", 1)
+    nodes = [
+        _node(number, edge, place, layout, theme)
+        for number, ((edge, _), place) in enumerate(zip(labels, _chosen(options), strict=True))
+    ]
+    fixed = "  graph [layout=nop2, outputorder=edgesfirst]"
+    return "\n".join([f"{head}{{", fixed, rest.rstrip().removesuffix("}").rstrip(), *nodes, "}", ""])
+
+
+def _size(edge: Edge, theme: Style) -> Points:
+    return np.array([width_of(edge.label, theme.edge_size) + 2, 1.25 * theme.edge_size])
+
+
+def _node(number: int, edge: Edge, place: Points, layout: Layout, theme: Style) -> str:
+    inside = any(abs(place[0] - c.x) < c.w and abs(place[1] - c.y) < c.h for c in layout.clusters)
+    text = (
+        f'<table border="0" cellborder="0" cellspacing="0" cellpadding="1" '
+        f'bgcolor="{theme.cluster if inside else theme.background}"><tr><td>{edge.label}</td></tr></table>'
+    )
+    return (
+        f'  label_{number} [pos="{at((place[0], place[1]))}", label={html_label(text)}, shape=plain, '
+        f'style=solid, fontsize={theme.edge_size}, fontcolor="{theme.text}", tooltip=" "]'
+    )
+
+
+# -- layouts -------------------------------------------------------------------------------------
+
+
+def _layout_of(text: str) -> Layout:
+    boxes = (map(float, box.split(",")) for box in _CLUSTER.findall(text))
+    clusters = [Frame((l + r) / 2, (b + t) / 2, (r - l) / 2, (t - b) / 2) for l, b, r, t in boxes]
+    layout = Layout([], clusters, [], {})
+    for tail, head, attributes in _STATEMENT.findall(text):
+        pos, size = _POS.search(attributes), _SIZE.findall(attributes)
+        if pos is not None and head:
+            layout.between.setdefault((tail, head), deque()).append(len(layout.wires))
+            layout.wires.append(_points_of(pos[1]))
+        elif pos is not None and size:  # an invisible node has the default size
+            x, y = map(float, pos[1].split(","))
+            half = {side: 36 * float(length) for side, length in size}
+            layout.shapes.append(Frame(x, y, half["width"], half["height"]))
+    return layout
+
+
+def _points_of(pos: str) -> Points:
+    """Points of a spline of Graphviz: s,x,y and e,x,y are its tips, the other words knots."""
+    tips: dict[str, Points] = {}
+    knots = []
+    for word in pos.split():
+        *mark, x, y = word.split(",")
+        point = np.array([float(x), float(y)])
+        if mark:
+            tips[mark[0]] = point
+        else:
+            knots.append(point)
+    curve = [knots[0]]
+    t = np.linspace(0, 1, 33)[1:, None]
+    for k in range(0, len(knots) - 3, 3):
+        a, b, c, d = knots[k : k + 4]
+        curve += list((1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d)
+    whole = np.array([*(tips[s] for s in "s" if s in tips), *curve, *(tips[e] for e in "e" if e in tips)])
+    along = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(whole, axis=0).T))])
+    wanted = np.linspace(0, along[-1], max(2, int(along[-1] / _STEP) + 1))
+    return np.column_stack([np.interp(wanted, along, whole[:, axis]) for axis in (0, 1)])
+
+
+# -- places --------------------------------------------------------------------------------------
+
+
+class _Places:
+    """Places of one label on its edge, and what each costs without other labels."""
+
+    def __init__(self, layout: Layout, wire: int, size: Points) -> None:
+        own = layout.wires[wire]
+        share = np.linspace(0, 1, min(len(own), _PLACES))
+        self.points = own[np.rint(share * (len(own) - 1)).astype(int)]
+        self.half = size / 2
+        self.low, self.high = own.min(0) - self.half, own.max(0) + self.half
+        self.cost = _AWAY * np.abs(share - _BEST)
+        for x, y, w, h in self._near(np.array(layout.shapes)):
+            self.cost += _COVERED * self.overlap(np.array([x, y]), np.array([w, h]))
+        for x, y, w, h in layout.clusters:
+            away = np.abs(self.points - (x, y)) - (w, h)
+            self.cost += _BORDER * ((away < self.half).all(1) & (away > -self.half).any(1))
+        for part in np.array_split(np.arange(len(self.points)), -(-len(self.points) // 8)):
+            self._avoid(layout, wire, part)
+        self._show_the_ends(own)
+
+    def _avoid(self, layout: Layout, wire: int, part: npt.NDArray[np.int_]) -> None:
+        """Adds the costs of other edges to a part of the places, which lie close together."""
+        reach, places = 1.15 * (self.half + 1.5), self.points[part]
+        low, high = places.min(0) - reach, places.max(0) + reach
+        near = layout.points[slice(*np.searchsorted(layout.points[:, 0], (low[0], high[0])))]
+        near = near[(near[:, 2] != wire) & (near[:, 1] > low[1]) & (near[:, 1] < high[1]), :2]
+        away = (np.abs(places[:, None] - near) / reach).max(2)
+        self.cost[part] += _CROSSED * np.clip(1 - away, 0, None).sum(1)
+
+    def _near(self, frames: Points) -> Points:
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        return frames[(np.abs(frames[:, :2] - middle) < half + frames[:, 2:]).all(1)]
+
+    def _show_the_ends(self, own: Points) -> None:
+        hidden = (np.abs(self.points[:, None] - own) < self.half).all(2)
+        before, after = hidden.argmax(1) * _STEP, hidden[:, ::-1].argmax(1) * _STEP
+        self.cost += _START * np.clip(1 - before / 8, 0, None) + _TIP * np.clip(1 - after / 14, 0, None)
+
+    def overlap(self, center: Points, half: Points) -> Points:
+        """Share of the label that a box covers, at each place."""
+        room = self.half + half + 1 - np.abs(self.points - center)
+        share: Points = np.clip(room / (2 * self.half), 0, 1).prod(1)
+        return share
+
+    def is_near(self, other: _Places) -> bool:
+        return bool((self.low < other.high).all() and (other.low < self.high).all())
+
+
+def _chosen(labels: Sequence[_Places]) -> list[Points]:
+    """Center of each label: in turn, each takes the best place beside the others."""
+    chosen = [int(each.cost.argmin()) for each in labels]
+    near = [[k for k, b in enumerate(labels) if b is not a and a.is_near(b)] for a in labels]
+    for _ in range(_ROUNDS):
+        before = list(chosen)
+        for index, each in enumerate(labels):
+            covered = [each.overlap(labels[k].points[chosen[k]], labels[k].half) for k in near[index]]
+            chosen[index] = int((each.cost + _COVERED * sum(covered)).argmin())
+        if chosen == before:
+            break
+    return [each.points[k] for each, k in zip(labels, chosen, strict=True)]
