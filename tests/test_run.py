@@ -181,7 +181,8 @@ def test_signals_are_the_programs(made: Path, name: str) -> None:
         "    sys.exit(100 + number)\n"
         f"signal.signal({number}, end)\n"
         "print('ready', flush=True)\n"
-        "time.sleep(300)\n"
+        "while True:\n"  # a signal just before a long sleep would be handled after it
+        "    time.sleep(0.1)\n"
     )
     process, said = started(made, "python", "child.py")
     assert said.readline() == "ready\n"

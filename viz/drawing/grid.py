@@ -12,7 +12,7 @@ from math import sqrt
 from viz.colours import ink_on
 from viz.drawing.closed import Box, BoxKind, ClosedPicture, Link
 from viz.drawing.geometry import Frame, Point, across, at, past_the_row, plus, rising, straight, width_of
-from viz.drawing.markup import TILE, html_label, note_rows, quoted, scale_table, table
+from viz.drawing.markup import TILE, backed, html_label, note_rows, quoted, scale_table, table
 from viz.style import EdgeRole, Role, Style
 
 __all__ = ["grid_dot"]
@@ -59,6 +59,15 @@ class _Grid:
         self.shift = 0.0
         self.box = {box.key: box for box in picture.shapes}
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
+        labels = (width_of(link.label, theme.edge_size) for lanes in self.lanes.values() for link in lanes)
+        #: Distance of two lanes, with room for their labels.
+        self.apart = max(_LANE, max(labels, default=0.0) + 4)
+
+    def reach(self, side: str, lane: int | None = None) -> float:
+        """Distance of a lane from the boxes of the column; of the last one by default."""
+        if lane is None:
+            lane = max(self.lanes[side].values(), default=-1)
+        return 0.0 if lane < 0 else _LANE + self.apart * lane
 
     def place(self, half: float, pitch: float, rows: list[float], left: float | None) -> None:
         """Sets the positions of all boxes.
@@ -107,7 +116,7 @@ class _Grid:
             width_of(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
         ]
         room = max(44.0, max(labels, default=0.0) + 26)
-        lanes = sum(_LANE * (1 + max(lanes.values())) for lanes in self.lanes.values() if lanes)
+        lanes = self.reach("left") + self.reach("right")
         widths: dict[tuple[int, int], float] = {}
         for box in self.picture.shapes:
             if box.kind is not BoxKind.COST and box.row <= len(self.picture.states) - 1 and box.column >= 0:
@@ -151,8 +160,7 @@ class _Grid:
         shift = box.slot - (box.slots - 1) / 2
         if box.kind is BoxKind.STATE:
             side = "left" if box.column < 0 else "right"
-            lanes = self.lanes[side].values()
-            away = self.half + (_LANE * (1 + max(lanes)) if lanes else 0.0) + 42 + w
+            away = self.half + self.reach(side) + 42 + w
             x = -away if box.column < 0 else (self.picture.columns - 1) * self.pitch + away
             y -= shift * self.stack_pitch(box)
         elif top and box.kind is BoxKind.DATA:
@@ -246,7 +254,9 @@ class _Grid:
             f'color="{self.theme.edge(link.role)}"',
         ]
         if link.label and label_at is not None:
-            attributes += [f"label={html_label(link.label)}", f'lp="{at(label_at)}"']
+            on_it = any(link in lanes for lanes in self.lanes.values())
+            text = backed(link.label, self.theme.background) if on_it else link.label
+            attributes += [f"label={html_label(text)}", f'lp="{at(label_at)}"']
         tail, head = (link.head, link.tail) if link.back else (link.tail, link.head)
         return f"{tail} -> {head} [{', '.join(attributes)}]"
 
@@ -292,9 +302,8 @@ class _Grid:
         y = b.y + ((slots - 1) / 2 - (link.slot or 0)) * spread
         onward = 1 if a.x < b.x else -1
         start, end = (a.x + onward * a.w, a.y if tail.kind is BoxKind.STATE else y), (b.x - onward * b.w, y)
-        right = _LANE * len(set(self.lanes["right"].values()))
-        left = _LANE * len(set(self.lanes["left"].values()))
-        return straight(start, end), ((start[0] + end[0] + right - left) / 2, y + self.theme.edge_size * 0.72)
+        middle = (start[0] + end[0] + self.reach("right") - self.reach("left")) / 2
+        return straight(start, end), (middle, y + self.theme.edge_size * 0.72)
 
     def slots_into(self, link: Link) -> int:
         same = (x for x in self.picture.edges if x.head == link.head and x.tail == link.tail)
@@ -316,7 +325,7 @@ class _Grid:
 
     def along_lane(self, link: Link, a: Frame, b: Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
         """Curve up along the column, then into the box from below, or into the circle from the side."""
-        x, start, label = self.leave(link, a, sign, lane)
+        x, start = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
             end = (b.x + sign * b.w * 0.55, b.y - b.h)
             turn = (x, end[1] - _GAP * 0.72)
@@ -327,10 +336,11 @@ class _Grid:
             end = (b.x + sign * reach, b.y + dy)
             turn = (x, b.y - b.h - 4)
             bend = [(x, end[1] - 4), (x, end[1]), end]
-        return [*start, *straight(start[-1], turn)[1:], *bend], label
+        return [*start, *straight(start[-1], turn)[1:], *bend], (x, turn[1] - self.theme.edge_size)
 
-    def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
-        x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
+    def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point]]:
+        away = self.half + self.reach("left" if sign < 0 else "right", lane)
+        x = self.shift + self.box[link.tail].column * self.pitch + sign * away
         if self.box[link.tail].kind in _INPUTS:
             start = (a.x + sign * a.w, a.y)
             bend = [start, (x - sign * 6, a.y), (x, a.y + 6), (x, a.y + a.h + 14)]
@@ -340,12 +350,11 @@ class _Grid:
             start = (a.x + sign * a.w * 0.8, a.y + a.h * round_top)
             up = a.y + a.h + _GAP * 0.72
             bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
-        return x, bend, ((start[0] + a.x) / 2, start[1] + _GAP * 0.36)
+        return x, bend
 
     def fed_back(self, a: Frame, b: Frame) -> list[Point]:
         """Curve from the side of a circle down, right of its column, into the side of a box of the next column."""
-        lanes = self.lanes["right"].values()
-        x = a.x + self.half + _LANE * (1 + max(lanes, default=-1)) + _LANE * 0.7
+        x = a.x + self.half + self.reach("right") + _LANE * 0.7
         start, end = (a.x + a.w, a.y), (b.x - b.w, b.y)
         over = [start, (x - 8, a.y), (x, a.y - 4), (x, a.y - 18)]
         down = straight(over[-1], (x, end[1] + 18))
@@ -359,7 +368,7 @@ class _Grid:
         end = (b.x + (tail.column - middle) * step, b.y - b.h)
         for side, sign in (("left", -1), ("right", 1)):
             if link in self.lanes[side]:
-                x, start, _ = self.leave(link, a, sign, self.lanes[side][link])
+                x, start = self.leave(link, a, sign, self.lanes[side][link])
                 turn = (x, self.heights[-2] + self.row_half(len(self.heights) - 2) + 4)
                 return [*start, *straight(start[-1], turn)[1:], *rising(turn, end)[1:]], None
         return rising((a.x, a.y + a.h), end), None

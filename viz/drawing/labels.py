@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viz.drawing.geometry import Frame, at, width_of
-from viz.drawing.markup import html_label
+from viz.drawing.markup import backed, html_label
 from viz.drawing.picture import Edge, Picture
 from viz.style import Style
 
@@ -81,10 +81,7 @@ def _size(edge: Edge, theme: Style) -> Points:
 
 def _node(number: int, edge: Edge, place: Points, layout: Layout, theme: Style) -> str:
     inside = any(abs(place[0] - c.x) < c.w and abs(place[1] - c.y) < c.h for c in layout.clusters)
-    text = (
-        f'<table border="0" cellborder="0" cellspacing="0" cellpadding="1" '
-        f'bgcolor="{theme.cluster if inside else theme.background}"><tr><td>{edge.label}</td></tr></table>'
-    )
+    text = backed(edge.label, theme.cluster if inside else theme.background)
     return (
         f'  label_{number} [pos="{at((place[0], place[1]))}", label={html_label(text)}, shape=plain, '
         f'style=solid, fontsize={theme.edge_size}, fontcolor="{theme.text}", tooltip=" "]'

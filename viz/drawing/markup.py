@@ -8,7 +8,7 @@ from html import escape
 from viz.drawing.note import Note, NoteScale
 from viz.style import Style
 
-__all__ = ["TILE", "html_label", "note_rows", "quoted", "scale_table", "table"]
+__all__ = ["TILE", "backed", "html_label", "note_rows", "quoted", "scale_table", "table"]
 
 _TABLE = '<table border="0" cellborder="0" cellspacing="0" cellpadding="0">'
 #: Side of a cell of a heat map, in points.
@@ -30,6 +30,12 @@ def quoted(text: str) -> str:
 def table(rows: Iterable[str]) -> str:
     """Table of one column."""
     return f"{_TABLE}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+def backed(markup: str, color: str) -> str:
+    """Text that hides what is below it."""
+    frame = 'border="0" cellborder="0" cellspacing="0" cellpadding="1"'
+    return f'<table {frame} bgcolor="{color}"><tr><td>{markup}</td></tr></table>'
 
 
 def note_rows(note: Note, theme: Style) -> list[str]:
