@@ -90,7 +90,9 @@ def check_layout(drawing: viz.Drawing) -> None:
     for tail, head, text, x, y in re.findall(labels, drawing.dot, re.M):
         assert not any(frame.holds((float(x), float(y))) for frame in placed.values())
         label = Placed(float(x), float(y), 3.6 * len(plain(text)), 5)
-        others = [points for *ends, points in curves(drawing.dot) if ends != [tail, head] or "bgcolor" not in text]
+        others = [
+            points for *ends, points in curves(drawing.dot) if ends != [tail, head] or "bgcolor" not in text
+        ]
         assert not any(label.holds(point) for points in others for point in points), plain(text)
 
 
