@@ -274,13 +274,24 @@ def _require_resolution(frame: Frame, name: str, found: Array) -> None:
     exact = found[there]
     if np.abs(exact).max() > 2**53:  # float64 rounds whole numbers
         exact = np.array([np.longdouble(str(value).strip()) for value in frame[name][there]])
-    with np.errstate(over="ignore", invalid="ignore"):
-        step, deviation = float(np.spacing(np.float32(np.abs(exact).max()))), float(exact.std())
-    if 0 < deviation < 16 * step < np.inf:  # the rounding is then over 2 % of the deviation
+    step = coarse_step(exact)
+    if step:
         raise DataError(
             f"{frame.where}: float32 rounds the values of the column {shown(name)}, from {exact.min():.16g} to "
             f"{exact.max():.16g}, to multiples of {step:g}; subtract the first value, or leave the column out"
         )
+
+
+def coarse_step(values: Array) -> float:
+    """Returns the step of float32 at these values if it is over 6 % of their deviation, else 0.
+
+    Rounding is then over 2 % of the deviation. Fractions that differ only by the rounding of float64 are equal.
+    """
+    most = np.abs(values).max()
+    with np.errstate(over="ignore", invalid="ignore"):
+        step, deviation = float(np.spacing(np.float32(most))), float(values.std())
+        least = 0.0 if (values == np.rint(values)).all() else 4 * float(np.spacing(np.float64(most)))
+    return step if least < deviation < 16 * step < np.inf else 0.0
 
 
 UNKNOWN = -2
@@ -324,17 +335,21 @@ def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
 
 
 def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, bool]:
-    """Returns the times of a column, datetime64[us] or float64, and True if they have time zones. Raises DataError."""
+    """Returns the times of a column, datetime64[us], int64 or float64, and True if they have zones. Raises DataError."""
     column, zoned = frame[name], False
     if column.dtype.kind == "M":
         found: Array = column.astype("M8[us]")
+        finer = (found != column) & ~np.isnat(column)
+        if finer.any():
+            raise frame.error(int(finer.argmax()), name, ", but times must be whole microseconds; round them")
     elif column.dtype.kind in "iuf":
-        found = column.astype(np.float64)
+        found = _numbers_as_times(column)
     else:
         cells, numbers = frame.texts(name), frame.numbers(name)
         dates = date_format is not None or all(re.fullmatch(r"\d{8}", cell) for cell in cells)
         if not dates and all(value is not None for value in numbers):
-            found = np.array(numbers, np.float64)
+            whole = all(re.fullmatch(r"[-+]?\d{1,19}", cell) for cell in cells)
+            found = _numbers_as_times(np.array([int(cell) for cell in cells] if whole else numbers))
         else:
             read = [_as_date(cell, date_format) for cell in cells]
             odd = next((row for row, value in enumerate(read) if value is None), None)
@@ -361,6 +376,12 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
     return found, zoned
 
 
+def _numbers_as_times(column: Array) -> Array:
+    """Returns int64, if these are whole numbers that it holds, else float64."""
+    fits = column.dtype.kind == "i" or (column.dtype.kind == "u" and column.max() < 2**63)
+    return column.astype(np.int64 if fits else np.float64)
+
+
 def _calendar_of(times: Array, name: str) -> Array:
     """Returns sine and cosine of a feature, (rows, 2). Raises DataError."""
     if times.dtype.kind != "M":
@@ -378,7 +399,8 @@ def step_between(times: Array) -> tuple[str, int | float] | None:
     if not len(gaps):
         return None
     if times.dtype.kind != "M":
-        return ("", float(gaps[0])) if np.allclose(gaps, gaps[0], rtol=1e-6) else None
+        equal = np.allclose(gaps, gaps[0], rtol=1e-6) if times.dtype.kind == "f" else (gaps == gaps[0]).all()
+        return ("", gaps[0].item()) if equal else None
     for shift in (0, 1):  # days: month ends are the day before first days
         moved = times + np.timedelta64(shift, "D")
         months = moved.astype("M8[M]")
@@ -409,7 +431,7 @@ def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Arra
 def written(times: Array, date_format: str | None = None, zoned: bool = False) -> list[str]:
     """Returns times as texts; dates without a time of day if all are midnight. zoned: True marks them as UTC."""
     if times.dtype.kind != "M":
-        return [f"{value:.15g}" for value in times.tolist()]
+        return [str(value) if isinstance(value, int) else f"{value:.15g}" for value in times.tolist()]
     if times.max() > np.datetime64("9999-12-31T23:59:59"):  # after the last date of Python
         return [str(time) for time in times]
     dates: list[datetime] = [date.replace(tzinfo=UTC) if zoned else date for date in times.tolist()]

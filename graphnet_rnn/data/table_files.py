@@ -109,7 +109,7 @@ def _parquet(path: Path) -> dict[str, Array]:
         if len(set(names)) < len(names):
             raise DataError(f"{path}: two columns have the same name")
         table = parquet.read_table(file)
-        return {name: _plain(table.column(name)).to_numpy() for name in table.column_names}
+        return {name: _array_of(table.column(name)) for name in table.column_names}
 
     columns = _of_parquet(path, read)
     if not columns or not len(next(iter(columns.values()))):
@@ -117,10 +117,16 @@ def _parquet(path: Path) -> dict[str, Array]:
     return columns
 
 
-def _plain(column: Any) -> Any:
-    """Decodes a dictionary-encoded column; Arrow's null becomes a value."""
-    kind = column.type
-    return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
+def _array_of(column: Any) -> Array:
+    """Returns a column, decoded. Whole numbers with nulls are floats, or objects if floats would round them."""
+    if hasattr(column.type, "index_type"):
+        column = column.cast(column.type.value_type)
+    found: Array = column.to_numpy()
+    if column.null_count and str(column.type) in ("int64", "uint64"):
+        there = found[~np.isnan(found)]
+        if len(there) and np.abs(there).max() >= 2**53:
+            return np.array(column.to_pylist(), dtype=object)
+    return found
 
 
 #: File ending -> reader of the columns.

@@ -192,6 +192,12 @@ class Arrays(BatchesOfCases):
                 raise DataError(
                     f"Arrays: of the cases to {what} on, at least one target must have a weight above 0"
                 )
+            most = float(np.finfo(self.model.dtype).max)
+            if part is not None and (total := weight_of(part, self.unscored)) > most:
+                raise DataError(
+                    f"Arrays: the weights of the cases to {what} on sum to {total:.3g}, above the largest number of "
+                    f"{self.model.dtype}; divide all weights by one number"
+                )
 
     def _like(self, whole: Sequences, kept: Sequences) -> Sequences:
         if self.model.loss in SEQUENCE_LOSSES and kept.targets.shape[1] != whole.targets.shape[1]:

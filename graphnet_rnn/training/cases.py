@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.data.columns import coarse_step
 from graphnet_rnn.data.sequences import (
     Sequences,
     changed,
@@ -119,6 +120,7 @@ def fitting(network: Network, given: Sequences) -> Sequences:
     if lengths is not None and by_step:
         t = zero_outside(t, inside)
     x, _ = inputs_and_lengths("Arrays", network, given.inputs, lengths)
+    _require_resolution("inputs", given.inputs, x, inside)
     if w is not None:
         w = checked_floats("Arrays: weights", w, network.dtype)
         if w.min() < 0 or not w.any():
@@ -132,10 +134,24 @@ def fitting(network: Network, given: Sequences) -> Sequences:
             t = np.where(there, t, np.array(nothing, t.dtype))
         if network.loss not in VALUE_LOSSES and t.dtype.kind == "f" and (t == np.floor(t)).all():
             t = t.astype(np.int64)  # classes as floats, since some were NaN
-    t = checked_targets(network, t, x.shape[:2])
+    exact, t = t, checked_targets(network, t, x.shape[:2])
+    _require_resolution("targets", exact, t, given.target_weights() > 0)
     if network.loss in SEQUENCE_LOSSES:
         _require_spellable(t, np.full(len(t), len(x)) if lengths is None else lengths)
     return Sequences(x, t, lengths, w, by_step, series)
+
+
+def _require_resolution(what: str, exact: Array, found: Array, there: Array) -> None:
+    """Raises DataError for a column whose values the network's float32 rounds together."""
+    if found.dtype != np.float32 or exact.dtype == np.float32:
+        return
+    for k in range(exact.shape[-1]):
+        column = exact[..., k][there if there.ndim < exact.ndim else there[..., k]]
+        if column.size and (step := coarse_step(column)):
+            raise DataError(
+                f"Arrays: float32 rounds column {k} of the {what}, from {column.min():.16g} to {column.max():.16g}, to "
+                f"multiples of {step:g}; subtract the first value, or create the network with dtype='float64'"
+            )
 
 
 def _require_spellable(labels: Array, lengths: Array) -> None:

@@ -508,3 +508,31 @@ def test_parts_of_whole_series_may_differ_in_time_steps() -> None:
     outputs = [rnn.run(net, part.inputs)[0] for part in (train, valid)]
     expected = [((o - part.targets) ** 2).mean() for o, part in zip(outputs, (train, valid), strict=True)]
     assert [problem.feed(0, 0).loss(net.theta), problem.validate()] == pytest.approx(expected)
+
+
+def test_whole_numbers_beside_nulls_are_exact(tmp_path: Path) -> None:
+    ids = [2**53 + 1, 2**53, 2**53 + 1, None]
+    for kind, shift in (("int64", 0), ("uint64", 2**63)):
+        column = pyarrow.array([None if n is None else n + shift for n in ids], kind)
+        pyarrow.parquet.write_table(
+            pyarrow.table({"id": column, "n": [1, None, 3, 4]}), tmp_path / "a.parquet"
+        )
+        with case(kind):
+            table = Table(tmp_path / "a.parquet", Choice("n", "id", categories="id"))
+            assert table.sequences.targets[:3].ravel().tolist() == [1, 0, 1]
+            assert table.sequences.target_weights().ravel().tolist() == [1, 1, 1, 0]
+            assert table.inputs[:, 0, 0].tolist() == [1, pytest.approx(8 / 3), 3, 4]
+
+
+def test_times_are_exact() -> None:
+    """Whole numbers have more digits than float64 holds; dates are whole microseconds."""
+    start = 1_700_000_000_000_000_123
+    choice = Choice(targets="y", time="t", horizon=2)
+    for times in (np.arange(4) * 100 + start, [str(start + 100 * k) for k in range(4)]):
+        table = Table({"t": times, "y": [1.0, 2, 3, 4]}, choice)
+        assert table.predictions(np.zeros((4, 1, 2)), "squared")["t"] == [str(start + 400), str(start + 500)]
+    fractions = Table({"t": [0.1, 0.2, 0.3], "y": [1.0, 2, 3]}, choice)
+    assert fractions.predictions(np.zeros((3, 1, 2)), "squared")["t"] == ["0.4", "0.5"]
+    dates = np.array(["2024-01-01", "2024-01-01T00:00:00.000000001", "2024-01-02"], "M8[ns]")
+    with pytest.raises(DataError, match=r"row 2 of the column 't' is .* whole microseconds; round them"):
+        Table({"t": dates, "y": [1.0, 2, 3]}, choice)

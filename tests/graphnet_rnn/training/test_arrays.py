@@ -600,3 +600,24 @@ def test_a_loss_of_ones_own_is_part_of_the_run(tmp_path: Path) -> None:
     assert problem(absolute).validate() == pytest.approx(
         np.abs(rnn.run(net, x[:, 11:])[0] - t[:, 11:]).sum(axis=2).mean(), rel=1e-5
     )
+
+
+def test_what_float32_would_round_together_is_refused() -> None:
+    x = np.random.default_rng(0).normal(size=(10, 60, 2))
+    for column, what in ((x + np.array([0, 1e9]), "inputs"), (x * 2 + 1e8 * np.eye(2)[1], "targets")):
+        given = {"inputs": x, "targets": x, what: column}
+        network = rnn.Network([rnn.GRU(4)], 2, 2, loss="squared")
+        with pytest.raises(DataError, match=rf"float32 rounds column 1 of the {what}, .*dtype='float64'"):
+            rnn.Arrays(network, **given)
+        rnn.Arrays(rnn.Network([rnn.GRU(4)], 2, 2, loss="squared", dtype="float64"), **given)
+    # Not where nothing is lost: constants, noise of float64, values that are float32 already.
+    noise = np.resize([0.3, 0.1 + 0.2], x.shape)
+    for fine in (x * 0 + 1e9, noise, (x + 1e9).astype(np.float32)):
+        rnn.Arrays(rnn.Network([rnn.GRU(4)], 2, 2, loss="squared"), fine, x)
+
+
+def test_weights_that_sum_to_infinity_are_refused() -> None:
+    x, t = data("squared")
+    network = rnn.Network([rnn.GRU(4)], INPUTS, OUTPUTS, loss="squared")
+    with pytest.raises(DataError, match=r"the weights of the cases to train on sum to .*above .* of float32"):
+        rnn.Arrays(network, x, t, weights=WEIGHTS * 5e37, valid=0.2)
