@@ -335,7 +335,7 @@ def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
 
 
 def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, bool]:
-    """Returns the times of a column, datetime64[us], int64 or float64, and True if they have zones. Raises DataError."""
+    """Returns the times of a column (datetime64[us], int64, float64), and True if they have zones. Raises DataError."""
     column, zoned = frame[name], False
     if column.dtype.kind == "M":
         found: Array = column.astype("M8[us]")
