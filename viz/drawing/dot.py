@@ -132,6 +132,9 @@ def _title(index: int, cluster: Cluster, last: Shape, theme: Style, direction: s
 
 
 def _shape(shape: Shape, picture: Picture, theme: Style) -> str:
+    if shape.fork:
+        line = theme.edge(next(edge.role for edge in picture.edges if edge.tail == shape.key))
+        return f'{shape.key} [shape=point, width=0.07, height=0.07, color="{line}", fillcolor="{line}"]'
     noted = shape.note.fill(theme, picture.scale) if shape.note else None
     fill = noted or theme.fill(shape.role, shape.is_cost)
     ink = ink_on(fill) if noted else theme.ink(shape.role, shape.is_cost)
@@ -197,6 +200,8 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool, room: str | None)
             attributes.append(f"headlabel={html_label(mark)}, labeldistance=1.3, labelangle={side}")
         if edge.hidden:
             attributes.append("style=invis")
+        if not edge.arrow:
+            attributes.append("dir=none")
         if beside:
             attributes.append("constraint=false")
         yield f"  {edge.tail} -> {edge.head} [{', '.join(attributes)}]"

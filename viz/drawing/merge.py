@@ -16,7 +16,7 @@ from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order
 from viz.errors import DrawingError
 from viz.style import Role
 
-__all__ = ["check_steps", "close_clusters", "fold_columns", "fold_time"]
+__all__ = ["check_steps", "close_clusters", "fold_columns", "fold_time", "fork_states"]
 
 ELLIPSIS = "⋯"
 
@@ -112,6 +112,28 @@ def fold_time(picture: Picture, steps: int) -> Picture:
         if shape.cluster is not None and shape.cluster.time == times[0] and shape.role is Role.OPERATOR
     }
     return replace(found, pairs=tuple((one.key, level[row]) for row, one in ones.items() if row in level))
+
+
+def fork_states(picture: Picture) -> Picture:
+    """Draws several edges from a shape into a cell of another time step as one, with a fork inside the cell."""
+    clusters = {shape.key: shape.cluster for shape in picture.shapes}
+    leaves = {shape.key for shape in picture.shapes if shape.role is Role.INPUT}
+    ways: dict[tuple[str, Cluster], list[Edge]] = {}
+    for edge in picture.edges:
+        a, b = clusters[edge.tail], clusters[edge.head]
+        if b is None or b.time is None or edge.back:
+            continue
+        if edge.tail in leaves if a is None else a.time is not None and a.time != b.time:
+            ways.setdefault((edge.tail, b), []).append(edge)
+    forks, bundles, instead = list[Shape](), list[Edge](), dict[Edge, Edge]()
+    for (tail, cluster), edges in ways.items():
+        if len(edges) > 1:
+            key = f"fork_{len(forks)}"
+            forks.append(Shape(key, Role.LABEL, (), "", cluster, fork=True))
+            bundles.append(Edge(tail, key, edges[0].role, arrow=False))
+            instead |= {edge: replace(edge, tail=key) for edge in edges}
+    edges = [instead.get(edge, edge) for edge in picture.edges]
+    return replace(picture, shapes=(*forks, *picture.shapes), edges=(*bundles, *edges))
 
 
 def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:

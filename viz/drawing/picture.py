@@ -74,6 +74,8 @@ class Shape:
     nodes: tuple[Node, ...] = ()
     #: True for an invisible placeholder.
     hidden: bool = False
+    #: True for a point at which one edge becomes several.
+    fork: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class Edge:
     hidden: bool = False
     #: Number of the operand if the order matters: 1, 2, ...
     operand: int | None = None
+    #: False for an edge that ends at a fork, without an arrow.
+    arrow: bool = True
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ DENSE = ("HyperRHN", "Hyper")
 
 
 def spline(pos: str) -> np.ndarray[Any, Any]:
-    """Points of an edge with an arrow, at most a point apart."""
-    tip, *knots = (np.array(word.removeprefix("e,").split(","), float) for word in pos.split())
+    """Points of an edge, at most a point apart."""
+    knots = [np.array(word.removeprefix("e,").split(","), float) for word in pos.split()]
+    tip = knots.pop(0) if pos.startswith("e,") else knots[-1]
     points = [knots[0]]
     for k in range(0, len(knots) - 1, 3):
         t = np.linspace(0, 1, 500)[:, None]
