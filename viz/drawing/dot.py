@@ -190,7 +190,8 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool, room: str | None)
             attributes.append(f"label={html_label(f' {edge.label} ')}")
         elif edge.label:
             crossing = min(3, crossings[edge.tail, edge.head])
-            attributes.append(f"minlen={crossing + _ranks_of(edge.label, room, theme)}")
+            apart = 2 * (side_by_side and clusters[edge.tail] != clusters[edge.head])
+            attributes.append(f"minlen={apart + crossing + _ranks_of(edge.label, room, theme)}")
         if edge.back:
             attributes.append("dir=back")
         if edge.operand is not None:

@@ -25,6 +25,7 @@ from typing import Any
 from graphnet.settings import shown
 from graphnet.system.process import cached_property
 from viz.drawing.closed import ClosedPicture
+from viz.drawing.columns import in_columns
 from viz.drawing.dot import bare_dot_of, dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.labels import with_labels
@@ -101,8 +102,10 @@ class Drawing:
         """DOT text with the positions of everything, for pictures whose edges have labels; else `dot`."""
         if isinstance(self.picture, ClosedPicture) or not any(edge.label for edge in self.picture.edges):
             return self.dot
-        bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self._theme), "dot")
-        return with_labels(bare.decode(), self.picture, self._theme)
+        bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self._theme), "dot").decode()
+        if len(self.picture.times) > 1 and self._rankdir is None:
+            bare = in_columns(bare, self.picture)
+        return with_labels(bare, self.picture, self._theme)
 
     @cached_property
     def svg(self) -> str:

@@ -1,0 +1,90 @@
+"""Open pictures of unrolled networks: equal columns, states from left to right, no edge below a shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from tests.tables import case
+from tests.viz.drawing.test_labels import faults, spline
+from viz.drawing.render import Drawing, installed_renderer, render
+
+pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
+#: A projection moves its state; the others read constants, or inputs of several steps, at every step.
+ODD = ("Attention", "Bidirectional", "GLNN", "GNN", "GraphLSTM", "GraphRNN", "HMMFilter", "LSTMProjected", "NARX")
+
+
+def laid_out(drawing: Drawing) -> tuple[dict[str, Any], list[tuple[str, str, Any]]]:
+    """Center and half the size of each visible shape, and the curves of the edges."""
+    drawn = json.loads(render(drawing._laid_out, "json", 60)[0])
+    names = {each["_gvid"]: each["name"] for each in drawn["objects"]}
+    boxes = {
+        each["name"]: (np.array(each["pos"].split(","), float), 36 * np.array([each["width"], each["height"]], float))
+        for each in drawn["objects"]
+        if "pos" in each and each.get("style") != "invis"
+    }
+    edges = [(names[e["tail"]], names[e["head"]], spline(e["pos"])) for e in drawn["edges"] if "pos" in e]
+    return boxes, edges
+
+
+def check_columns(drawing: Drawing) -> None:
+    boxes, edges = laid_out(drawing)
+    clusters = {shape.key: shape.cluster for shape in drawing.picture.shapes}
+    times = {key: cluster.time for key, cluster in clusters.items() if cluster and cluster.time is not None}
+    columns = {
+        time: sorted((clusters[k].row, *boxes[k][0][::-1].round(1)) for k in times if times[k] == time)
+        for time in sorted(set(times.values()))
+    }
+    first, *others = columns.values()
+    shifts = []
+    for other in others:
+        assert [(row, y) for row, y, _ in other] == [(row, y) for row, y, _ in first]
+        shifts += [{round(b[2] - a[2]) for a, b in zip(first, other, strict=True)}]
+    distance = max(shifts[0])
+    for k, found in enumerate(shifts, start=1):
+        assert all(abs(shift - k * distance) <= 1 for shift in found)
+    assert distance > max(x for _, _, x in first) - min(x for _, _, x in first)
+    for tail, head, points in edges:
+        if tail.startswith("title_"):
+            continue
+        if tail in times and head in times and times[tail] != times[head]:
+            assert points[0][0] < points[-1][0]
+        for key, (place, half) in boxes.items():
+            if key not in (tail, head) and not key.startswith(("title_", "label_")):
+                assert not (abs(points - place) < half - 1).all(1).any(), (tail, head, key)
+
+
+def test_steps_are_equal_columns() -> None:
+    for name, cell in rnn.cells.ALL.items():
+        u = rnn.Network([cell().resized(8)], 5, 5).unroll(3, 2)
+        drawing = viz.draw(u, "compact", closed=False)
+        with case(name):
+            assert faults(drawing) == []
+            if name not in ODD and name != "LayerNormLSTM":
+                check_columns(drawing)
+
+
+def test_layers_and_notes_are_in_columns() -> None:
+    layers = [rnn.GRU(8), rnn.LSTM(8)]
+    for skip, theme in ((False, "light"), (True, "dark")):
+        u = rnn.Network(layers, 5, 5, skip=skip).unroll(2, 2)
+        with case(skip):
+            check_columns(
+                viz.draw(u.cost, "compact", closed=False, theme=theme, notes=viz.gradients(u.cost))
+            )
+
+
+def test_other_pictures_are_drawn_by_graphviz() -> None:
+    """Derivatives, and steps that differ, since some are folded."""
+    network = rnn.Network([rnn.Elman(8)], 5, 5)
+    short, long = network.unroll(3, 2), network.unroll(9, 2)
+    for thing in (gn.gradient(short.cost, list(network.parameters.values())), long):
+        drawing = viz.draw(thing, "compact", closed=False)
+        boxes, _ = laid_out(drawing)
+        assert {shape.key for shape in drawing.picture.shapes} <= set(boxes)
