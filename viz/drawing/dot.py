@@ -186,12 +186,14 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool, room: str | None)
     for edge in picture.edges:
         attributes = [f'color="{theme.edge(edge.role)}"']
         beside = side_by_side and _passes_time(edge, clusters)
+        between = side_by_side and clusters[edge.tail] != clusters[edge.head]
         if edge.label and room is None:
             attributes.append(f"label={html_label(f' {edge.label} ')}")
         elif edge.label:
             crossing = min(3, crossings[edge.tail, edge.head])
-            apart = 2 * (side_by_side and clusters[edge.tail] != clusters[edge.head])
-            attributes.append(f"minlen={apart + crossing + _ranks_of(edge.label, room, theme)}")
+            attributes.append(f"minlen={2 * between + crossing + _ranks_of(edge.label, room, theme)}")
+        elif room and between and not beside and clusters[edge.tail] and _is_timed(clusters[edge.head]):
+            attributes.append("minlen=3")
         if edge.back:
             attributes.append("dir=back")
         if edge.operand is not None:
@@ -231,6 +233,10 @@ def _ranks_of(label: str, direction: str | None, theme: Style) -> int:
 def _pairs(picture: Picture) -> Iterator[str]:
     for first, second in picture.pairs:
         yield f"  {{ rank=same; {first}; {second} }}"
+
+
+def _is_timed(cluster: Cluster | None) -> bool:
+    return cluster is not None and cluster.time is not None
 
 
 def _passes_time(edge: Edge, clusters: dict[str, Cluster | None]) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from graphnet.settings import shown
 from viz.drawing.closed import closed_picture, is_unrolled
 from viz.drawing.condense import times_of
-from viz.drawing.merge import check_steps, close_clusters, fold_columns, fold_time, fork_states
+from viz.drawing.merge import (
+    check_steps,
+    close_clusters,
+    fold_columns,
+    fold_time,
+    fork_states,
+    weights_beside_uses,
+)
 from viz.drawing.note import Notes
 from viz.drawing.picture import check_style, names_in, picture_of
 from viz.drawing.render import Drawing, check_limit
@@ -77,5 +84,5 @@ def draw(
     if closed:
         picture = close_clusters(picture, notes)
     elif unrolled and rankdir is None:
-        picture = fork_states(picture)
+        picture = fork_states(weights_beside_uses(picture))
     return Drawing(picture, style, rankdir, limit, colours)

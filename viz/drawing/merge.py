@@ -16,7 +16,7 @@ from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order
 from viz.errors import DrawingError
 from viz.style import Role
 
-__all__ = ["check_steps", "close_clusters", "fold_columns", "fold_time", "fork_states"]
+__all__ = ["check_steps", "close_clusters", "fold_columns", "fold_time", "fork_states", "weights_beside_uses"]
 
 ELLIPSIS = "⋯"
 
@@ -112,6 +112,32 @@ def fold_time(picture: Picture, steps: int) -> Picture:
         if shape.cluster is not None and shape.cluster.time == times[0] and shape.role is Role.OPERATOR
     }
     return replace(found, pairs=tuple((one.key, level[row]) for row, one in ones.items() if row in level))
+
+
+def weights_beside_uses(picture: Picture) -> Picture:
+    """Draws a weight that several time steps share once in each of them, instead of once for all."""
+    clusters = {shape.key: shape.cluster for shape in picture.shapes}
+    weights = {s.key: s for s in picture.shapes if s.role is Role.PARAMETER and s.cluster is None}
+    uses: dict[str, set[Cluster | None]] = {key: set() for key in weights}
+    for edge in picture.edges:
+        if edge.tail in weights:
+            uses[edge.tail].add(clusters[edge.head])
+        if edge.head in weights:  # its derivative
+            uses[edge.head].add(None)
+    shared = {
+        key for key, found in uses.items() if len(found) > 1 and all(c and c.time is not None for c in found)
+    }
+    copies: dict[tuple[str, Cluster], Shape] = {}
+    edges = []
+    for edge in picture.edges:
+        cluster = clusters[edge.head]
+        if edge.tail in shared and cluster is not None:
+            number = sum(key == edge.tail for key, _ in copies)
+            copy = replace(weights[edge.tail], key=f"{edge.tail}_{number}", cluster=cluster)
+            edge = replace(edge, tail=copies.setdefault((edge.tail, cluster), copy).key)
+        edges.append(edge)
+    shapes = [shape for shape in picture.shapes if shape.key not in shared]
+    return replace(picture, shapes=(*shapes, *copies.values()), edges=tuple(edges))
 
 
 def fork_states(picture: Picture) -> Picture:

@@ -99,13 +99,14 @@ class Drawing:
 
     @cached_property
     def _laid_out(self) -> str:
-        """DOT text with the positions of everything, for pictures whose edges have labels; else `dot`."""
-        if isinstance(self.picture, ClosedPicture) or not any(edge.label for edge in self.picture.edges):
+        """DOT text with the positions of everything, for pictures with labels of edges or time steps; else `dot`."""
+        if isinstance(self.picture, ClosedPicture):
+            return self.dot
+        in_time = len(self.picture.times) > 1 and self._rankdir is None
+        if not in_time and not any(edge.label for edge in self.picture.edges):
             return self.dot
         bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self._theme), "dot").decode()
-        if len(self.picture.times) > 1 and self._rankdir is None:
-            bare = in_columns(bare, self.picture)
-        return with_labels(bare, self.picture, self._theme)
+        return with_labels(in_columns(bare, self.picture) if in_time else bare, self.picture, self._theme)
 
     @cached_property
     def svg(self) -> str:

@@ -17,7 +17,17 @@ from viz.drawing.render import Drawing, installed_renderer, render
 
 pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
 #: A projection moves its state; the others read constants, or inputs of several steps, at every step.
-ODD = ("Attention", "Bidirectional", "GLNN", "GNN", "GraphLSTM", "GraphRNN", "HMMFilter", "LSTMProjected", "NARX")
+ODD = (
+    "Attention",
+    "Bidirectional",
+    "GLNN",
+    "GNN",
+    "GraphLSTM",
+    "GraphRNN",
+    "HMMFilter",
+    "LSTMProjected",
+    "NARX",
+)
 
 
 def laid_out(drawing: Drawing) -> tuple[dict[str, Any], list[tuple[str, str, Any]]]:
@@ -25,7 +35,10 @@ def laid_out(drawing: Drawing) -> tuple[dict[str, Any], list[tuple[str, str, Any
     drawn = json.loads(render(drawing._laid_out, "json", 60)[0])
     names = {each["_gvid"]: each["name"] for each in drawn["objects"]}
     boxes = {
-        each["name"]: (np.array(each["pos"].split(","), float), 36 * np.array([each["width"], each["height"]], float))
+        each["name"]: (
+            np.array(each["pos"].split(","), float),
+            36 * np.array([each["width"], each["height"]], float),
+        )
         for each in drawn["objects"]
         if "pos" in each and each.get("style") != "invis"
     }
@@ -75,9 +88,7 @@ def test_layers_and_notes_are_in_columns() -> None:
     for skip, theme in ((False, "light"), (True, "dark")):
         u = rnn.Network(layers, 5, 5, skip=skip).unroll(2, 2)
         with case(skip):
-            check_columns(
-                viz.draw(u.cost, "compact", closed=False, theme=theme, notes=viz.gradients(u.cost))
-            )
+            check_columns(viz.draw(u.cost, "compact", closed=False, theme=theme, notes=viz.gradients(u.cost)))
 
 
 def test_other_pictures_are_drawn_by_graphviz() -> None:

@@ -26,7 +26,7 @@ def spline(pos: str) -> np.ndarray[Any, Any]:
     tip = knots.pop(0) if pos.startswith("e,") else knots[-1]
     points = [knots[0]]
     for k in range(0, len(knots) - 1, 3):
-        t = np.linspace(0, 1, 500)[:, None]
+        t = np.linspace(0, 1, 1500)[:, None]
         thirds = [knots[k + i] * (1 - t) + knots[k + i + 1] * t for i in range(3)]
         halves = [a * (1 - t) + b * t for a, b in pairwise(thirds)]
         points.extend(halves[0] * (1 - t) + halves[1] * t)
