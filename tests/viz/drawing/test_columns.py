@@ -11,23 +11,15 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
-from tests.tables import case
+from tests.tables import case, some_quick
 from tests.viz.drawing.test_labels import faults, spline
 from viz.drawing.render import Drawing, installed_renderer, render
 
 pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
-#: A projection moves its state; the others read constants, or inputs of several steps, at every step.
+#: An edge would pass below a shape, or steps differ: Graphviz's own layout remains.
 ODD = (
-    "Attention",
-    "Bidirectional",
-    "GLNN",
-    "GNN",
-    "GraphLSTM",
-    "GraphRNN",
-    "HMMFilter",
-    "LSTMProjected",
-    "NARX",
-)
+    "Attention", "Bidirectional", "GLNN", "GNN", "GraphLSTM", "GraphRNN", "LSTMProjected", "LayerNormLSTM", "NARX",
+)  # fmt: skip
 
 
 def laid_out(drawing: Drawing) -> tuple[dict[str, Any], list[tuple[str, str, Any]]]:
@@ -73,14 +65,15 @@ def check_columns(drawing: Drawing) -> None:
                 assert not (abs(points - place) < half - 1).all(1).any(), (tail, head, key)
 
 
-def test_steps_are_equal_columns() -> None:
-    for name, cell in rnn.cells.ALL.items():
-        u = rnn.Network([cell().resized(8)], 5, 5).unroll(3, 2)
-        drawing = viz.draw(u, "compact", closed=False)
-        with case(name):
-            assert faults(drawing) == []
-            if name not in ODD and name != "LayerNormLSTM":
-                check_columns(drawing)
+@pytest.mark.parametrize(
+    "name", some_quick(rnn.cells.ALL, ("Elman", "LSTM", "GRU", "MRNN", "NARX", "HMMFilter"))
+)
+def test_steps_are_equal_columns(name: str) -> None:
+    u = rnn.Network([rnn.cells.ALL[name]().resized(8)], 5, 5).unroll(3, 2)
+    drawing = viz.draw(u, "compact", closed=False)
+    assert faults(drawing) == []
+    if name not in ODD:
+        check_columns(drawing)
 
 
 def test_layers_and_notes_are_in_columns() -> None:
