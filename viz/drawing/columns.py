@@ -10,22 +10,18 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from viz.drawing.geometry import Frame, Point, at, plus, straight
+from viz.drawing.layout import BOX, EDGE, NODE, POS, drawn_edges, frames_of
 from viz.drawing.picture import Edge, Picture, in_order
 
 __all__ = ["in_columns"]
 
-_NODE = re.compile(r"^\t+(\w+)\t\[(.*?)\];\n", re.MULTILINE | re.DOTALL)
-_EDGE = re.compile(r"^\t+(\w+) -> (\w+)\t\[(.*?)\];\n", re.MULTILINE | re.DOTALL)
-_BOX = re.compile(r'(\bcluster_(\d+) \{\s*graph \[bb=")([^"]+)"')
 _ROOT = re.compile(r'\A(.*?\n\tgraph \[)bb="[^"]*",(.*?\n\t\];)', re.DOTALL)
-_POS = re.compile(r'\bpos="([^"]*)"')
-_SIZE = re.compile(r"\b(width|height)=([\d.]+)")
 _PAIR = re.compile(r"(-?[\d.]+(?:e[-+]\d+)?),(-?[\d.]+(?:e[-+]\d+)?)")
 #: Points between columns, between the edges there, and between what is beside the columns.
 _GAP, _LANE, _BESIDE = 56.0, 12.0, 18.0
@@ -98,15 +94,11 @@ def _structure(picture: Picture) -> dict[str, str]:
 class _Columns:
     def __init__(self, text: str, picture: Picture, steps: Sequence[Step]) -> None:
         self.bare, self.picture, self.steps = text, picture, steps
-        self.frames = _frames_of(text)
-        self.waiting: dict[tuple[str, str], deque[str]] = {}
-        for tail, head, attributes in _EDGE.findall(text):
-            if pos := _POS.search(attributes):
-                self.waiting.setdefault((tail, head), deque()).append(pos[1])
+        self.frames, self.drawn = frames_of(text), drawn_edges(text, picture)
         self.clusters = list(dict.fromkeys(s.cluster for s in picture.shapes if s.cluster is not None))
-        self.boxes = {int(k): _numbers(box) for _, k, box in _BOX.findall(text)}
+        self.boxes = {int(k): _numbers(box) for _, k, box in BOX.findall(text)}
+        self.times = {step.time: k for k, step in enumerate(steps)}
         self.step_of = {key: k for k, step in enumerate(steps) for key in step.keys}
-        self.drawn = [(edge, self.waiting[edge.tail, edge.head].popleft()) for edge in picture.edges]
         self.model = min(range(len(steps)), key=self._length_within)
         self.partner = {
             key: own for step in steps for key, own in zip(step.keys, steps[self.model].keys, strict=True)
@@ -123,22 +115,21 @@ class _Columns:
         routes: dict[tuple[str, str], deque[str]] = {}
         for edge, pos in self.drawn:
             routes.setdefault((edge.tail, edge.head), deque()).append(self._route(edge, pos))
-        boxes = self._place_boxes()
-        titles = self._place_titles()
+        self.places |= {f"title_{number}": self._title(number) for number in range(len(self.clusters))}
 
         def node(found: re.Match[str]) -> str:
             key = found[1]
-            place = titles.get(key) or self.places.get(key)
+            place = self.places.get(key)
             if place is None:
                 return "" if re.fullmatch(r"(below|above)_\d+", key) else found[0]
-            return _POS.sub(f'pos="{at((place.x, place.y))}"', found[0], count=1)
+            return POS.sub(f'pos="{at((place.x, place.y))}"', found[0], count=1)
 
         def edge_(found: re.Match[str]) -> str:
             ways = routes.get((found[1], found[2]))
-            return _POS.sub(f'pos="{ways.popleft()}"', found[0], count=1) if ways else ""
+            return POS.sub(f'pos="{ways.popleft()}"', found[0], count=1) if ways else ""
 
-        text = _NODE.sub(node, _EDGE.sub(edge_, self.bare))
-        text = _BOX.sub(lambda found: f'{found[1]}{boxes[int(found[2])]}"', text)
+        text = NODE.sub(node, EDGE.sub(edge_, self.bare))
+        text = BOX.sub(lambda found: f'{found[1]}{self._box(int(found[2]))}"', text)
         return _ROOT.sub(lambda found: f"{found[1]}{re.sub(r'lp=.[^,]*,[^,]*,', '', found[2])}", text)
 
     # -- the model -----------------------------------------------------------------------------
@@ -214,39 +205,24 @@ class _Columns:
                 raise _Irregular
             self.places[key] = place
 
-    def _place_boxes(self) -> dict[int, str]:
-        rows = {
-            self.clusters[k].row: box
-            for k, box in self.boxes.items()
-            if self.clusters[k].time == self.steps[self.model].time
-        }
-        times = {step.time: k for k, step in enumerate(self.steps)}
-        found = {}
-        for k, own in self.boxes.items():
-            cluster = self.clusters[k]
-            box, shift = own, self.after_shift
-            if cluster.time in times and cluster.row in rows:
-                box, shift = rows[cluster.row], self.shifts[times[cluster.time]]
-            left, low, right, high = box
-            found[k] = f"{left + shift:.2f},{low:.2f},{right + shift:.2f},{high:.2f}"
-        return found
+    def _like(self, number: int) -> tuple[int, float]:
+        """Number of the cluster of the model that a cluster looks like, and its shift."""
+        cluster = self.clusters[number]
+        if cluster.time not in self.times:
+            return number, self.after_shift
+        return self.clusters.index(replace(cluster, time=self.steps[self.model].time)), self.shifts[
+            self.times[cluster.time]
+        ]
 
-    def _place_titles(self) -> dict[str, Frame]:
-        model = {
-            cluster.row: self.frames[f"title_{k}"]
-            for k, cluster in enumerate(self.clusters)
-            if cluster.time == self.steps[self.model].time
-        }
-        times = {step.time: k for k, step in enumerate(self.steps)}
-        found = {}
-        for k, cluster in enumerate(self.clusters):
-            own = self.frames[f"title_{k}"]
-            if cluster.time in times and cluster.row in model:
-                frame = model[cluster.row]
-                found[f"title_{k}"] = own._replace(x=frame.x + self.shifts[times[cluster.time]], y=frame.y)
-            else:
-                found[f"title_{k}"] = own._replace(x=own.x + self.after_shift)
-        return found
+    def _box(self, number: int) -> str:
+        like, shift = self._like(number)
+        left, low, right, high = self.boxes[like]
+        return f"{left + shift:.2f},{low:.2f},{right + shift:.2f},{high:.2f}"
+
+    def _title(self, number: int) -> Frame:
+        like, shift = self._like(number)
+        model = self.frames[f"title_{like}"]
+        return self.frames[f"title_{number}"]._replace(x=model.x + shift, y=model.y)
 
     # -- edges ---------------------------------------------------------------------------------
 
@@ -328,16 +304,6 @@ def _touches(points: Sequence[Point], shapes: Sequence[Frame]) -> bool:
             if (np.abs(curve - (x, y)) < (w, h)).all(1).any():
                 return True
     return False
-
-
-def _frames_of(text: str) -> dict[str, Frame]:
-    found = {}
-    for key, attributes in _NODE.findall(text):
-        pos, size = _POS.search(attributes), dict(_SIZE.findall(attributes))
-        if pos and size:
-            x, y = map(float, pos[1].split(","))
-            found[key] = Frame(x, y, 36 * float(size["width"]), 36 * float(size["height"]))
-    return found
 
 
 def _numbers(text: str) -> tuple[float, ...]:

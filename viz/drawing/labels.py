@@ -7,8 +7,6 @@ other label, and is crossed by no other edge, wherever there is such a stretch.
 
 from __future__ import annotations
 
-import re
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,17 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from viz.drawing.geometry import Frame, at, width_of
+from viz.drawing.layout import BOX, drawn_edges, frame_of, frames_of
 from viz.drawing.markup import backed, html_label
 from viz.drawing.picture import Edge, Picture
 from viz.style import Style
 
 __all__ = ["with_labels"]
 
-#: A statement of DOT text: a node, or the two nodes of an edge, and attributes.
-_STATEMENT = re.compile(r"^\t+(\w+)(?: -> (\w+))?\t\[(.*?)\];$", re.MULTILINE | re.DOTALL)
-_CLUSTER = re.compile(r'\bcluster_\d+ \{\s*graph \[bb="([^"]+)"')
-_POS = re.compile(r'\bpos="([^"]+)"')
-_SIZE = re.compile(r"\b(width|height)=([\d.]+)")
 #: Distance of two points of a wire.
 _STEP = 3.0
 #: Costs of a place: a shape or label below the label, the tip of its own edge, another edge, the border of a cluster,
@@ -45,8 +39,6 @@ class Layout:
     shapes: list[Frame]
     clusters: list[Frame]
     wires: list[Points]
-    #: Tail and head -> the wires between them, in order.
-    between: dict[tuple[str, str], deque[int]]
 
     @cached_property
     def points(self) -> Points:
@@ -62,9 +54,10 @@ def with_labels(bare: str, picture: Picture, theme: Style) -> str:
     bare: DOT text of the picture without labels of edges, as Graphviz lays it out.
     """
     bare = bare.replace("\\\n", "")  # breaks of long lines
-    layout = _layout_of(bare)
-    own = [(edge, layout.between[edge.tail, edge.head].popleft()) for edge in picture.edges]
-    labels = [(edge, wire) for edge, wire in own if edge.label]
+    drawn = drawn_edges(bare, picture)
+    clusters = [frame_of(box) for _, _, box in BOX.findall(bare)]
+    layout = Layout(list(frames_of(bare).values()), clusters, [_points_of(spline) for _, spline in drawn])
+    labels = [(edge, wire) for wire, (edge, _) in enumerate(drawn) if edge.label]
     options = [_Places(layout, wire, _size(edge, theme)) for edge, wire in labels]
     head, rest = bare.split("{", 1)
     nodes = [
@@ -86,25 +79,6 @@ def _node(number: int, edge: Edge, place: Points, layout: Layout, theme: Style) 
         f'  label_{number} [pos="{at((place[0], place[1]))}", label={html_label(text)}, shape=plain, '
         f'style=solid, fontsize={theme.edge_size}, fontcolor="{theme.text}", tooltip=" "]'
     )
-
-
-# -- layouts -------------------------------------------------------------------------------------
-
-
-def _layout_of(text: str) -> Layout:
-    boxes = (map(float, box.split(",")) for box in _CLUSTER.findall(text))
-    clusters = [Frame((l + r) / 2, (b + t) / 2, (r - l) / 2, (t - b) / 2) for l, b, r, t in boxes]
-    layout = Layout([], clusters, [], {})
-    for tail, head, attributes in _STATEMENT.findall(text):
-        pos, size = _POS.search(attributes), _SIZE.findall(attributes)
-        if pos is not None and head:
-            layout.between.setdefault((tail, head), deque()).append(len(layout.wires))
-            layout.wires.append(_points_of(pos[1]))
-        elif pos is not None and size:  # an invisible node has the default size
-            x, y = map(float, pos[1].split(","))
-            half = {side: 36 * float(length) for side, length in size}
-            layout.shapes.append(Frame(x, y, half["width"], half["height"]))
-    return layout
 
 
 def _points_of(pos: str) -> Points:

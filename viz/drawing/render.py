@@ -106,7 +106,10 @@ class Drawing:
         if not in_time and not any(edge.label for edge in self.picture.edges):
             return self.dot
         bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self._theme), "dot").decode()
-        return with_labels(in_columns(bare, self.picture) if in_time else bare, self.picture, self._theme)
+        try:
+            return with_labels(in_columns(bare, self.picture) if in_time else bare, self.picture, self._theme)
+        except DrawingError:  # without the position of an edge, Graphviz draws it all
+            return self.dot
 
     @cached_property
     def svg(self) -> str:
