@@ -18,6 +18,10 @@ __all__ = ["EchoState", "LeakyRNN"]
 Density = Annotated[float, partial(fraction, or_all=True, above_zero=True)]
 
 
+def _leaky(leak: float, before: Node, after: Node) -> Node:
+    return leak * before + (1 - leak) * after if leak else after
+
+
 @dataclass(eq=False, repr=False)
 class LeakyRNN(Cell):
     """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h)
@@ -36,7 +40,7 @@ class LeakyRNN(Cell):
     states = (State("h"),)
 
     def step(self, x: Node, h: Node) -> Node:
-        return self.leak * h + (1 - self.leak) * tanh(self.affine("h", x=x, h=h))
+        return _leaky(self.leak, h, tanh(self.affine("h", x=x, h=h)))
 
 
 @dataclass(eq=False, repr=False)
@@ -71,4 +75,4 @@ class EchoState(Cell):
             "W_hh", (n, n), reservoir(self.radius, self.density), trained=False
         )
         a = a + self.weight("b_h", (n,), from_input, trained=False)
-        return self.leak * h + (1 - self.leak) * tanh(a)
+        return _leaky(self.leak, h, tanh(a))

@@ -4,7 +4,8 @@ texts    all strings, once; a string elsewhere is its place in this list
 values   results of `values.summary`, each once
 boxes    [parent or -1, kind, title, subtitle]: the composites, time > layer and cell > other labels of the scope
 ops      [name, formula]
-nodes    [op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem]; symbol and name are markup
+nodes    [op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem, plain];
+         symbol and name are markup, plain is the name as in Python
 stages   {name, order, outputs, gone, fresh, compact}; compact: [node, symbol, source, label, source, label, ...]
 backward, rop   {of: [node, derivative, ...], made: [[node, made, ...], ...]}
 """
@@ -113,7 +114,8 @@ class _Writer:
                 [self.ids[x] for x in node.inputs if x in self.ids],
                 _role(node),
                 -1,
-                place if stem is None else self.rows[self.ids[stem]][-1],
+                place if stem is None else self.rows[self.ids[stem]][10],
+                self.text(printable(node.name)) if node.name else -1,
             ]
         )
         return place

@@ -13,6 +13,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 
@@ -189,6 +190,19 @@ def test_search_opens_what_hides_the_node(reader, lstm):
     assert "y = 1 / (1 + exp(-x))" in panel
     assert re.search(r"lstm\.py:\d+", panel)
     assert f"{BATCH} × {UNITS}" in panel
+
+
+def test_names_are_found_as_they_are_written(reader, lstm):
+    reader.opens(lstm.path)
+    weight = lstm.network.parameters["layer0.W_xf"]
+    for name in ("W_xf", "Wxf", "w_xf", "layer0.W_xf"):
+        with case(name):
+            reader.finds(name)
+            reader.reads("value", "max", weight.value.max())
+    for name in ("h_0", "c_0", "b_o"):
+        with case(name):
+            reader.finds(name)
+            assert name[0] in reader.text("panel")
 
 
 def test_a_folded_weight_can_be_read(reader, lstm):

@@ -36,17 +36,19 @@ function helpContent() {
   return html("dl", {}, ...KEYS.flatMap(([keys, meaning]) => [html("dt", {}, keys), html("dd", {}, meaning)]));
 }
 
-// Nodes of the stage whose name, op, symbol or place holds every word.
+// Nodes of the stage whose name, op, symbol or place holds every word, with or without underscores.
 function search(app, query) {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const bare = (text) => text.toLowerCase().replaceAll("_", "");
+  const words = bare(query).split(/\s+/).filter(Boolean);
   if (!words.length) return [];
   const found = [];
   for (const id of app.stage.order) {
     const node = app.model.nodes[id];
-    const name = plainText(node.name);
-    const text = [name, node.op.name, plainText(node.symbol), node.box === null ? "" : app.panel.place(node.box).replaceAll(" = ", "="), node.origin].join(" ").toLowerCase();
+    const name = bare(node.plain);
+    const last = name.split(".").at(-1);
+    const text = bare([node.plain, plainText(node.name), node.op.name, plainText(node.symbol), node.box === null ? "" : app.panel.place(node.box).replaceAll(" = ", "="), node.origin].join(" "));
     if (!words.every((word) => text.includes(word))) continue;
-    const rank = name.toLowerCase() === words[0] ? 0 : name.toLowerCase().startsWith(words[0]) ? 1 : node.op.name.toLowerCase().startsWith(words[0]) ? 2 : 3;
+    const rank = name === words[0] || last === words[0] ? 0 : last.startsWith(words[0]) ? 1 : node.op.name.toLowerCase().startsWith(words[0]) ? 2 : 3;
     found.push({ id, rank });
   }
   return found.sort((a, b) => a.rank - b.rank).map(({ id }) => id);

@@ -13,9 +13,9 @@ function readModel(data) {
     subtitle: text(subtitle),
   }));
   const ops = data.ops.map(([name, formula]) => ({ name: text(name), formula: text(formula) }));
-  const nodes = data.nodes.map(([op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem], id) => ({
+  const nodes = data.nodes.map(([op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem, plain], id) => ({
     id, op: ops[op], name: text(name), symbol: text(symbol), shape, dtype: text(dtype), origin: text(origin),
-    box: box < 0 ? null : box, inputs, role, value: value < 0 ? null : values[value], stem,
+    box: box < 0 ? null : box, inputs, role, value: value < 0 ? null : values[value], stem, plain: text(plain),
     isLeaf: role !== ROLE.operator && role !== ROLE.label,
   }));
   const stages = data.stages.map((stage) => ({
