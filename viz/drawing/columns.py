@@ -174,13 +174,14 @@ class _Columns:
         heads: dict[str, list[str]] = {}
         for edge in self.picture.edges:
             heads.setdefault(edge.tail, []).append(edge.head)
-        after = [key for key in rest if not any(head in self.step_of for head in heads.get(key, ()))]
-        xs = [self.frames[key].x for key in after]
+        #: What comes after all steps, as Graphviz has laid it out.
+        self.after = {key for key in rest if not any(head in self.step_of for head in heads.get(key, ()))}
+        xs = [self.frames[key].x for key in self.after]
         shift = middle - (min(xs) + max(xs)) / 2 if xs else 0.0
         self.after_shift = shift
-        for key in after:
+        for key in self.after:
             self.places[key] = self.frames[key]._replace(x=self.frames[key].x + shift)
-        self._place_before([key for key in rest if key not in after], heads, middle)
+        self._place_before([key for key in rest if key not in self.after], heads, middle)
 
     def _place_before(self, keys: Sequence[str], heads: Mapping[str, list[str]], middle: float) -> None:
         """States before the first step beside it, what several steps read below all."""
@@ -231,11 +232,13 @@ class _Columns:
         tail, head = self.places[edge.tail], self.places[edge.head]
         if a is not None and a == b:
             return _moved(self._model_of(edge), self.shifts[a])
-        if a is None and b is None:
+        if a is None and b is None and edge.tail in self.after:
             return _moved(pos, self.after_shift)
+        if edge.back or edge.tail in self.after:
+            raise _Irregular
         if b is None or (a is None and tail.x > self.left):
             points = _up(tail, head)
-        elif a is None or b == a + 1:
+        elif b == (0 if a is None else a + 1):
             points = self._across(tail, head, b)
         else:
             raise _Irregular

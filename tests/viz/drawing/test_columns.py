@@ -92,3 +92,19 @@ def test_other_pictures_are_drawn_by_graphviz() -> None:
         drawing = viz.draw(thing, "compact", closed=False)
         boxes, _ = laid_out(drawing)
         assert {shape.key for shape in drawing.picture.shapes} <= set(boxes)
+
+
+def test_an_input_may_be_read_by_every_step_and_by_the_cost() -> None:
+    h, x = gn.input((2, 3), name="h_0"), gn.input((2, 3), name="x")
+    w = gn.parameter(np.zeros((3, 3), "float32"), name="W")
+    for time in range(1, 4):
+        with gn.scope(layer="a", time=time):
+            h = gn.tanh(h @ w + x)
+    with gn.scope(layer="cost"):
+        cost = gn.mean(gn.squared_error(h, x))
+    for style in ("full", "compact"):
+        boxes, edges = laid_out(viz.draw(cost, style, closed=False))
+        for tail, head, points in edges:
+            for key, end in ((tail, points[0]), (head, points[-1])):
+                place, half = boxes.get(key, (end, np.zeros(2)))
+                assert (abs(end - place) < half + 9).all(), (style, tail, head)
