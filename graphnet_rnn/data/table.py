@@ -45,7 +45,7 @@ class Forecast:
     >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", horizon=2))
     >>> (forecast,) = table.forecasts(np.full((6, 1, 2), 5.5))
     >>> forecast.target, forecast.after.tolist(), forecast.predicted.tolist()
-    ('sold', [7.0, 8.0], [5.5, 5.5])
+    ('sold', [7, 8], [5.5, 5.5])
     """
 
     case: str

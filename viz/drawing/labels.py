@@ -69,7 +69,7 @@ def with_labels(bare: str, picture: Picture, theme: Style) -> str:
 
 
 def _size(edge: Edge, theme: Style) -> Points:
-    return np.array([width_of(edge.label, theme.edge_size) + 2, 1.25 * theme.edge_size])
+    return np.array([0.75 * width_of(edge.label, theme.edge_size) + 4, 1.72 * theme.edge_size])
 
 
 def _node(number: int, edge: Edge, place: Points, layout: Layout, theme: Style) -> str:
@@ -77,7 +77,7 @@ def _node(number: int, edge: Edge, place: Points, layout: Layout, theme: Style) 
     text = backed(edge.label, theme.cluster if inside else theme.background)
     return (
         f'  label_{number} [pos="{at((place[0], place[1]))}", label={html_label(text)}, shape=plain, '
-        f'style=solid, fontsize={theme.edge_size}, fontcolor="{theme.text}", tooltip=" "]'
+        f'style=solid, fixedsize=false, fontsize={theme.edge_size}, fontcolor="{theme.text}", tooltip=" "]'
     )
 
 

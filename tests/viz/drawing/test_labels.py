@@ -56,6 +56,7 @@ def faults(drawing: Drawing) -> list[str]:
     found = []
     for number, edge in enumerate(labeled):
         place, half = boxes[f"label_{number}"]
+        assert (half > 3).all()
         own = [points for *ends, points in wires if ends == [edge.tail, edge.head]]
         for key, (other, size) in boxes.items():
             if key != f"label_{number}" and (abs(place - other) < half + size - 1.5).all():
