@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,8 +9,8 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from tests.tables import case, some_quick
-from tests.viz.drawing.test_labels import faults, spline
-from viz.drawing.render import Drawing, installed_renderer, render
+from tests.viz.drawing.test_labels import faults, laid_out
+from viz.drawing.render import Drawing, installed_renderer
 
 pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
 #: An edge would pass below a shape, or steps differ: Graphviz's own layout remains.
@@ -22,22 +19,6 @@ ODD = (
 )  # fmt: skip
 #: Long labels on many parallel edges, which touch.
 DENSE = ("Bidirectional", "Hyper", "HyperLSTM")
-
-
-def laid_out(drawing: Drawing) -> tuple[dict[str, Any], list[tuple[str, str, Any]]]:
-    """Center and half the size of each visible shape, and the curves of the edges."""
-    drawn = json.loads(render(drawing._laid_out, "json", 60)[0])
-    names = {each["_gvid"]: each["name"] for each in drawn["objects"]}
-    boxes = {
-        each["name"]: (
-            np.array(each["pos"].split(","), float),
-            36 * np.array([each["width"], each["height"]], float),
-        )
-        for each in drawn["objects"]
-        if "pos" in each and each.get("style") != "invis"
-    }
-    edges = [(names[e["tail"]], names[e["head"]], spline(e["pos"])) for e in drawn["edges"] if "pos" in e]
-    return boxes, edges
 
 
 def check_columns(drawing: Drawing) -> None:
@@ -58,8 +39,6 @@ def check_columns(drawing: Drawing) -> None:
         assert all(abs(shift - k * distance) <= 1 for shift in found)
     assert distance > max(x for _, _, x in first) - min(x for _, _, x in first)
     for tail, head, points in edges:
-        if tail.startswith("title_"):
-            continue
         if tail in times and head in times and times[tail] != times[head]:
             assert points[0][0] < points[-1][0]
         for key, (place, half) in boxes.items():

@@ -32,9 +32,8 @@ def spline(pos: str) -> np.ndarray[Any, Any]:
     return np.array([*points, *np.linspace(points[-1], tip, 20)])
 
 
-def faults(drawing: Drawing) -> list[str]:
-    """What a reader could stumble over."""
-    assert isinstance(drawing.picture, Picture)
+def laid_out(drawing: Drawing) -> tuple[dict[str, Any], list[tuple[str, str, Any]]]:
+    """Center and half the size of each visible shape; ends and points of each visible edge."""
     drawn = json.loads(render(drawing._laid_out, "json", 60)[0])
     names = {each["_gvid"]: each["name"] for each in drawn["objects"]}
     boxes = {
@@ -50,6 +49,13 @@ def faults(drawing: Drawing) -> list[str]:
         for each in drawn["edges"]
         if each.get("style") != "invis"
     ]
+    return boxes, wires
+
+
+def faults(drawing: Drawing) -> list[str]:
+    """What a reader could stumble over."""
+    assert isinstance(drawing.picture, Picture)
+    boxes, wires = laid_out(drawing)
     labeled = [edge for edge in drawing.picture.edges if edge.label]
     found = []
     for number, edge in enumerate(labeled):
