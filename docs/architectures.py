@@ -174,8 +174,9 @@ Find a cell or a model with its equation, its source, its number of parameters a
 into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
 
 In the equations, a prime marks the value after the step, σ is the logistic function, and vectors are multiplied element
-by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b). The diagrams are drawn by `viz.draw(cell, style="compact")`;
-large cells are drawn with smaller sizes.
+by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b); tanh(x, h) and σ(x, h, c) are defined in the same way. Each
+σ and tanh has weights of its own. `viz.draw(cell, style="compact")` draws the diagrams; large cells are drawn with
+smaller sizes.
 
 Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
 reference in `tests/`: a NumPy loop from the equations of the source, an explicit sum over all states, or PyTorch.
