@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphnet.graph.node import Node
+from graphnet.graph.provenance import scope
 from graphnet.ops.elementwise import sigmoid, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
@@ -42,9 +43,10 @@ class RHN(Cell):
     def step(self, x: Node, s: Node) -> Node:
         for l in range(self.depth):
             sources: dict[str, Any] = {"x": x, "s": s} if l == 0 else {"s": s}
-            h = tanh(self.affine(f"h{l}", bias=None, **sources))
-            t = sigmoid(self.affine(f"t{l}", bias=None, **sources))
-            s = (1 - t) * s + self.dropout(f"t{l}", t, self.t_dropout) * h
+            with scope(block=l):
+                h = tanh(self.affine(f"h{l}", bias=None, **sources))
+                t = sigmoid(self.affine(f"t{l}", bias=None, **sources))
+                s = (1 - t) * s + self.dropout(f"t{l}", t, self.t_dropout) * h
         return s
 
 
@@ -79,11 +81,12 @@ class HyperRHN(Cell):
     def step(self, x: Node, s: Node, a: Node) -> tuple[Node, Node]:
         for l in range(self.depth):
             first: dict[str, Any] = {"x": x} if l == 0 else {}
-            h = tanh(self.affine(f"h{l}_a", bias=None, units=self.hyper_units, **first, a=a))
-            t = sigmoid(self.affine(f"t{l}_a", bias=None, units=self.hyper_units, **first, a=a))
-            a = (1 - t) * a + self.dropout(f"t{l}_a", t, self.t_dropout) * h
-            z = self.product("a", f"z{l}", a)
-            h = tanh(self.affine(f"h{l}", bias=None, **first, s=s) * z)
-            t = sigmoid(self.affine(f"t{l}", bias=None, **first, s=s) * z)
-            s = (1 - t) * s + self.dropout(f"t{l}", t, self.t_dropout) * h
+            with scope(block=l):
+                h = tanh(self.affine(f"h{l}_a", bias=None, units=self.hyper_units, **first, a=a))
+                t = sigmoid(self.affine(f"t{l}_a", bias=None, units=self.hyper_units, **first, a=a))
+                a = (1 - t) * a + self.dropout(f"t{l}_a", t, self.t_dropout) * h
+                z = self.product("a", f"z{l}", a)
+                h = tanh(self.affine(f"h{l}", bias=None, **first, s=s) * z)
+                t = sigmoid(self.affine(f"t{l}", bias=None, **first, s=s) * z)
+                s = (1 - t) * s + self.dropout(f"t{l}", t, self.t_dropout) * h
         return s, a

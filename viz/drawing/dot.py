@@ -57,7 +57,7 @@ def _dot_of(picture: Picture, rankdir: str | None, theme: Style, bare: bool) -> 
         raise DrawingError(f"rankdir must be {' or '.join(map(repr, DIRECTIONS))}, not {rankdir!r}.")
     unrolled = len(picture.times) > 1
     direction = rankdir or ("BT" if unrolled else "LR")
-    apart = 0.5 if bare and direction == "BT" else 0.28  # labels side by side
+    apart = _apart(picture, theme) if bare and direction == "BT" else 0.28
     lines = ["digraph graphnet {", *_defaults(direction, theme, apart)]
     if picture.scale is not None:
         lines.append(
@@ -94,6 +94,13 @@ def _defaults(direction: str, theme: Style, apart: float) -> list[str]:
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
         " arrowsize=0.65]",
     ]
+
+
+def _apart(picture: Picture, theme: Style) -> float:
+    """Inches between shapes of one rank, for labels of a cell side by side on their edges."""
+    cells = {shape.key for shape in picture.shapes if _is_timed(shape.cluster)}
+    labels = {edge.label for edge in picture.edges if edge.head in cells}
+    return max(0.5, *(0.6 * width_of(label, theme.edge_size) / 72 for label in labels), 0)
 
 
 # -- shapes ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from viz.drawing.condense import times_of
 from viz.drawing.merge import (
     check_steps,
     close_clusters,
+    fold_blocks,
     fold_columns,
     fold_time,
     fork_states,
@@ -82,7 +83,8 @@ def draw(
         return Drawing(fold_columns(whole, check_steps(steps, 8)), "closed", None, limit, colours)
     picture = fold_time(picture_of(graph, style, colours, notes), check_steps(steps, 4))
     if closed:
-        picture = close_clusters(picture, notes)
-    elif unrolled and rankdir is None:
+        return Drawing(close_clusters(picture, notes), style, rankdir, limit, colours)
+    picture = fold_blocks(picture, check_steps(steps, 3))
+    if unrolled and rankdir is None:
         picture = fork_states(weights_beside_uses(picture))
     return Drawing(picture, style, rankdir, limit, colours)

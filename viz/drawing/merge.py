@@ -1,6 +1,6 @@
 """Merging of shapes, for readable pictures of large graphs.
 
-Composites: all operators of a cell become one. Time: all steps between the first and the last few become one.
+Composites: all operators of a cell become one. Time and blocks: all between the first and the last few become one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order
 from viz.errors import DrawingError
 from viz.style import Role
 
-__all__ = ["check_steps", "close_clusters", "fold_columns", "fold_time", "fork_states", "weights_beside_uses"]
+__all__ = [
+    "check_steps", "close_clusters", "fold_blocks", "fold_columns", "fold_time", "fork_states", "weights_beside_uses",
+]  # fmt: skip
 
 ELLIPSIS = "⋯"
 
@@ -89,7 +91,9 @@ def fold_time(picture: Picture, steps: int) -> Picture:
     if len(hidden) < 2:
         return picture
     place = {time: i for i, time in enumerate(times)}
-    late = _after_later_steps(picture, place)
+    late = _after_later(
+        picture, {s.key: place[s.cluster.time] for s in picture.shapes if s.cluster and s.cluster.time in place}
+    )
     title = f"t={times[first]} {ELLIPSIS} {times[-last - 1]}"
     groups: dict[str, Shape] = {}
     ones: dict[tuple[Any, ...], Shape] = {}
@@ -112,6 +116,29 @@ def fold_time(picture: Picture, steps: int) -> Picture:
         if shape.cluster is not None and shape.cluster.time == times[0] and shape.role is Role.OPERATOR
     }
     return replace(found, pairs=tuple((one.key, level[row]) for row, one in ones.items() if row in level))
+
+
+def fold_blocks(picture: Picture, blocks: int = 3) -> Picture:
+    """Draws the blocks of a cell, each made in `gn.scope(block=...)`, between the first and the last few as one."""
+    places: dict[Cluster | None, dict[Any, list[str]]] = {}
+    for shape in picture.shapes:
+        block = shape.nodes[-1].scope.get("block") if shape.nodes and shape.role is Role.OPERATOR else None
+        if block is not None:
+            places.setdefault(shape.cluster, {}).setdefault(block, []).append(shape.key)
+    groups: dict[str, Shape] = {}
+    for cluster, found in places.items():
+        first, last = _ends(len(found), blocks)
+        hidden = list(found.values())[first : len(found) - last]
+        if len(hidden) < 2:
+            continue
+        late = _after_later(picture, {key: i for i, keys in enumerate(found.values()) for key in keys})
+        forward, backward = (
+            Shape(f"blocks_{len(groups)}_{way}", Role.OPERATOR, (ELLIPSIS, f"{len(hidden)} blocks"),
+                  f"{len(hidden)} blocks like the next", cluster)
+            for way in ("ahead", "back")
+        )  # fmt: skip
+        groups |= {key: backward if key in late else forward for keys in hidden for key in keys}
+    return _without_lonely(merged(picture, groups), {one.key for one in groups.values()})
 
 
 def weights_beside_uses(picture: Picture) -> Picture:
@@ -180,14 +207,15 @@ def _ends(count: int, steps: int) -> tuple[int, int]:
     return steps // 2, (steps - 1) // 2
 
 
-def _after_later_steps(picture: Picture, place: Mapping[Any, int]) -> set[str]:
+def _after_later(picture: Picture, place: Mapping[str, int]) -> set[str]:
+    """Shapes with a place that read, through others, from a later place."""
     inputs: dict[str, list[str]] = {}
     for edge in picture.edges:
         inputs.setdefault(edge.head, []).append(edge.tail)
     latest: dict[str, int] = {}
     found = set()
     for shape in picture.shapes:
-        own = place.get(shape.cluster.time, -1) if shape.cluster else -1
+        own = place.get(shape.key, -1)
         reads = max((latest.get(tail, -1) for tail in inputs.get(shape.key, ())), default=-1)
         if own >= 0 and reads > own:
             found.add(shape.key)
@@ -207,7 +235,7 @@ def _without_lonely(picture: Picture, folded: set[str]) -> Picture:
     had = {key for edge in picture.edges for key in (edge.tail, edge.head)}
     shapes = [shape for shape in picture.shapes if shape.key in used or shape.key not in had]
     # An edge between operators has no weight to show.
-    plain = (replace(edge, label="") if folded & {edge.tail, edge.head} else edge for edge in edges)
+    plain = (replace(edge, label="") if edge.head in folded else edge for edge in edges)
     return replace(picture, shapes=tuple(shapes), edges=tuple(dict.fromkeys(plain)))
 
 
