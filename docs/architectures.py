@@ -35,8 +35,6 @@ UNITS, SYMBOLS = 128, 65
 
 #: Smaller cells for the pictures of cells that would be too large for a slide.
 SMALLER: dict[str, rnn.Cell] = {
-    "RHN": rnn.RHN(128, depth=3),
-    "HyperRHN": rnn.HyperRHN(128, 16, depth=2),
     "Hyper": rnn.Hyper(rnn.Elman(64), rnn.Elman(16)),
     "Residual": rnn.Residual(rnn.GRU(64)),
     "Normalized": rnn.Normalized(rnn.Elman(64)),

@@ -131,7 +131,8 @@ def scope(**labels: Any) -> Iterator[None]:
 
     labels: keyword arguments such as layer="layer0", cell="LSTM", time=3; they add to those of enclosing scopes.
     `Function.profile` sums time by them, errors of `check=True` show them, and pictures group by layer, part of a layer
-    (such as its two directions), cell and time. `composite="layer norm"` is one operator in compact pictures.
+    (such as its two directions), cell and time. `composite="layer norm"` is one operator in compact pictures. Of nodes
+    with block=0, block=1, ..., pictures show the first and the last block.
 
     >>> with gn.scope(layer="layer0", time=3):
     ...     y = gn.tanh(gn.input((2,)))

@@ -92,7 +92,8 @@ def fold_time(picture: Picture, steps: int) -> Picture:
         return picture
     place = {time: i for i, time in enumerate(times)}
     late = _after_later(
-        picture, {s.key: place[s.cluster.time] for s in picture.shapes if s.cluster and s.cluster.time in place}
+        picture,
+        {s.key: place[s.cluster.time] for s in picture.shapes if s.cluster and s.cluster.time in place},
     )
     title = f"t={times[first]} {ELLIPSIS} {times[-last - 1]}"
     groups: dict[str, Shape] = {}

@@ -17,8 +17,6 @@ pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
 ODD = (
     "Attention", "Bidirectional", "GLNN", "GNN", "GraphLSTM", "GraphRNN", "LSTMProjected", "LayerNormLSTM", "NARX",
 )  # fmt: skip
-#: Long labels on many parallel edges, which touch.
-DENSE = ("Bidirectional", "Hyper", "HyperLSTM")
 
 
 def check_columns(drawing: Drawing) -> None:
@@ -52,7 +50,7 @@ def check_columns(drawing: Drawing) -> None:
 def test_steps_are_equal_columns(name: str) -> None:
     u = rnn.Network([rnn.cells.ALL[name]().resized(8)], 5, 5).unroll(3, 2)
     drawing = viz.draw(u, "compact", closed=False)
-    assert faults(drawing) == [] or name in DENSE
+    assert faults(drawing) == []
     if name not in ODD:
         check_columns(drawing)
 

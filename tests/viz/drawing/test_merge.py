@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from graphlib import TopologicalSorter
+
 import numpy as np
 
 import graphnet as gn
@@ -68,6 +70,35 @@ def test_backward_steps_are_folded_separately():
     on, back = (s.key for s in folded)
     assert any(e.tail == on and e.head == back for e in picture.edges)
     assert not any(e.tail == back and e.head == on for e in picture.edges)
+
+
+def test_blocks_between_the_first_and_the_last_are_one():
+    cell = rnn.RHN(8, depth=6)
+    for style in ("full", "compact"):
+        with case(style):
+            drawing = viz.draw(cell, style)
+            (one,) = [shape for shape in drawing.picture.shapes if shape.lines == ("⋯", "4 blocks")]
+            for number in range(6):
+                assert (f"<sub>sh{number}</sub>" in drawing.dot) == (number in (0, 5))
+            whole = viz.draw(cell, style, steps=6)
+            assert all(f"<sub>sh{number}</sub>" in whole.dot for number in range(6))
+            assert [edge.label for edge in drawing.picture.edges if edge.head == one.key] == [""]
+    assert viz.draw(rnn.RHN(8, depth=3)).size == viz.draw(rnn.RHN(8, depth=3), steps=9).size
+
+
+def test_blocks_are_those_of_one_step_in_one_direction():
+    """Blocks of several time steps, and their derivatives: no shape depends on itself."""
+    u = rnn.Network([rnn.RHN(4, depth=5)], 5, 5).unroll(time=3, batch=1)
+    for thing, count in ((u.cost, 3), (gn.gradient(u.cost, list(u.network.parameters.values())), 6)):
+        for style in ("full", "compact"):
+            with case(count, style):
+                picture = viz.draw(thing, style, closed=False).picture
+                folded = [s for s in picture.shapes if "3 blocks" in s.lines and s.cluster.time]
+                assert len(folded) == count
+                reads = {shape.key: set[str]() for shape in picture.shapes}
+                for edge in picture.edges:
+                    reads[edge.head].add(edge.tail)
+                assert len(list(TopologicalSorter(reads).static_order())) == len(reads)
 
 
 def test_composites_are_closed_and_open():
