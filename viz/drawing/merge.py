@@ -139,6 +139,8 @@ def fold_blocks(picture: Picture, blocks: int = 3) -> Picture:
             for way in ("ahead", "back")
         )  # fmt: skip
         groups |= {key: backward if key in late else forward for keys in hidden for key in keys}
+    if not groups:
+        return picture
     return _without_lonely(merged(picture, groups), {one.key for one in groups.values()})
 
 
