@@ -173,8 +173,10 @@ into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
 
 In the equations, a prime marks the value after the step, σ is the logistic function, and vectors are multiplied element
 by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b); tanh(x, h) and σ(x, h, c) are defined in the same way. Each
-σ and tanh has weights of its own. `viz.draw(cell, style="compact")` draws the diagrams; large cells are drawn with
-smaller sizes.
+σ and tanh has weights of its own. [l = 0] is 1 in the first highway layer (l = 0) and 0 in the others. In Dense and in
+the graph networks of Ollivier, φ and s(·) are activation functions; τ and ρ are weights. In Hyper, S(a) is a matrix of
+factors computed from the state a of the controller.
+`viz.draw(cell, style="compact")` draws the diagrams; large cells are drawn with smaller sizes.
 
 Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
 reference in `tests/`: a NumPy loop from the equations of the source, an explicit sum over all states, or PyTorch.
@@ -189,8 +191,8 @@ vocabulary of {symbols} symbols. Exceptions: StackedMRNN has 3 × {units} units,
 
 You can stack any of these cells with `rnn.Network([...])`. Options are skip connections, dropout between layers and on
 states, one dropout mask for all time steps (`variational=True`), learned initial states, and shared layers
-(`share={{1: 0}}`). You can also put them into `Residual`, `Normalized` or `Bidirectional`. `Hyper` takes cells that
-compute their products with `affine` or `product`.
+(`share={{1: 0}}`). You can also wrap them in `Residual`, `Normalized` or `Bidirectional`. The main cell of `Hyper` must
+compute its products with `affine` or `product`.
 
 ## Networks and models
 
