@@ -12,6 +12,7 @@ import ast
 import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.abc import InspectLoader
 from importlib.util import find_spec
@@ -46,6 +47,7 @@ def module_of(command: str) -> ModuleType:
     return module
 
 
+@cache
 def _first_line(module: str) -> str:
     found = find_spec(module)
     source = found.loader.get_source(module) if found and isinstance(found.loader, InspectLoader) else None

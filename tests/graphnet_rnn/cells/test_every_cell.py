@@ -22,7 +22,7 @@ from graphnet_rnn.testing import CHECKS, SYMBOLS, Subject, check_cell
 from tests.tables import case, require_rows, some_quick
 
 #: Cells whose steps are made of different ops. Test_oracles has the values and all derivatives of every cell.
-DIFFERENT = ("Elman", "LSTMPeephole", "MRNN", "GLNN", "NARX", "LayerNormLSTM", "Attention", "HMMFilter")
+DIFFERENT = ("LSTMPeephole", "MRNN", "GLNN", "LayerNormLSTM", "Attention")
 
 
 @pytest.mark.cuda

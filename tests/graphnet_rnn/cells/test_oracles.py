@@ -26,7 +26,7 @@ from tests.graphnet_rnn.cells.oracles import (
     run,
 )
 from tests.tables import case as named
-from tests.tables import require_rows
+from tests.tables import require_rows, some_quick
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 SYMBOLS, OUTPUTS = 5, 4
@@ -75,6 +75,11 @@ CELLS: dict[str, Callable[[int], rnn.Cell]] = {
 }  # fmt: skip
 
 every_cell = pytest.mark.parametrize("cell", list(CELLS))
+#: Of all kinds of ops, wrappers and states.
+DIFFERENT = (
+    "LSTMPeephole", "MRNN", "LayerNormLSTM", "HMMFilter", "RHN", "GLNN, linear", "NARX", "Attention",
+    "Residual, both directions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -239,7 +244,7 @@ def test_gradient_of_every_cell_is_the_complex_step_of_the_plain_loop(cell: str)
     check_gradient(make_case(cell, layers=1, time=4, loss="squared", reads="vectors", initial="learned"))
 
 
-@every_cell
+@pytest.mark.parametrize("cell", some_quick(CELLS, DIFFERENT))
 def test_rop_and_hessian_product_are_the_complex_step_of_the_plain_loop(cell: str) -> None:
     """R of the logits, of the hidden layers and of the cost, and u·Hv, along directions in all parameters.
 

@@ -204,7 +204,7 @@ def test_too_long_descriptions_are_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize(("seed", "count"), [(0, 25), pytest.param(1, 100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "count"), [(0, 10), pytest.param(1, 100, marks=pytest.mark.slow)])
 def test_resuming_from_odd_arguments_is_a_line(
     seed: int, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -339,26 +339,25 @@ def test_a_target_ends_a_run(tmp_path: Path) -> None:
     assert begin("one's own", tmp_path / "b", goal=1e9).run().reason == "epochs"
 
 
-def test_a_checkpoint_is_of_its_own_problem_and_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", some_quick(PROBLEMS, QUICK))
+def test_a_checkpoint_is_of_its_own_problem_and_whole(name: str, tmp_path: Path) -> None:
     """A state that is cut off, or has another shape, is refused before anything is taken up."""
-    for name in PROBLEMS:
-        folder = tmp_path / name
-        run = begin(name, folder, listeners=[interrupt_at(2)])
-        run.run()
-        *others, path = run.folder.checkpoints()
-        for other in others:
-            other.unlink()
-        file, content = read_model_file(path), path.read_bytes()
-        again = begin(name, folder)
-        for key in [key for key in file.tensors if key.startswith("state.")]:
-            rest = {k: v for k, v in file.tensors.items() if k != key}
-            for tensors in (rest, {**rest, key: np.zeros(17, np.float32)}):
-                with case(name, key):
-                    path.write_bytes(ModelFile(tensors, file.description).to_bytes())
-                    with pytest.raises(ModelFileError, match=re.escape(key.removeprefix("state."))):
-                        again.resume()
-        path.write_bytes(content)
-        again.resume()
+    run = begin(name, tmp_path, listeners=[interrupt_at(2)])
+    run.run()
+    *others, path = run.folder.checkpoints()
+    for other in others:
+        other.unlink()
+    file, content = read_model_file(path), path.read_bytes()
+    again = begin(name, tmp_path)
+    for key in [key for key in file.tensors if key.startswith("state.")]:
+        rest = {k: v for k, v in file.tensors.items() if k != key}
+        for tensors in (rest, {**rest, key: np.zeros(17, np.float32)}):
+            with case(key):
+                path.write_bytes(ModelFile(tensors, file.description).to_bytes())
+                with pytest.raises(ModelFileError, match=re.escape(key.removeprefix("state."))):
+                    again.resume()
+    path.write_bytes(content)
+    again.resume()
 
 
 def test_metrics_are_of_the_present_weights() -> None:

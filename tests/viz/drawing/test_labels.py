@@ -76,10 +76,10 @@ def faults(drawing: Drawing) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("rankdir", some_quick(("LR", "BT"), ("LR",)))
-def test_labels_are_on_their_edges(rankdir: str) -> None:
-    found = {name: faults(viz.draw(cell, "compact", rankdir=rankdir)) for name, cell in rnn.cells.ALL.items()}
-    assert {name: each for name, each in found.items() if each} == {}
+@pytest.mark.parametrize("name", some_quick(rnn.cells.ALL, [*rnn.cells.ALL][::4]))
+def test_labels_are_on_their_edges(name: str) -> None:
+    for rankdir in ("LR", "BT"):
+        assert faults(viz.draw(rnn.cells.ALL[name], "compact", rankdir=rankdir)) == [], rankdir
 
 
 def test_labels_of_steps_in_time() -> None:
