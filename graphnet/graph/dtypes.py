@@ -58,8 +58,8 @@ def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
     dtypes = [node.dtype for node in nodes]
     if FLOAT32 in dtypes and FLOAT64 not in dtypes and any(d.kind in "iu" for d in dtypes):
         raise DtypeError(
-            f"{op_name}: NumPy would promote float32 with {next(d for d in dtypes if d.kind in 'iu')} "
-            f"to float64; cast one of them, e.g. gn.cast(node, 'float32')." + table_of_inputs(nodes)
+            f"{op_name}: an input is float32 and another {next(d for d in dtypes if d.kind in 'iu')}; cast one of "
+            f"them, e.g. gn.cast(node, 'float32')." + table_of_inputs(nodes)
         )
     return np.result_type(*dtypes)
 

@@ -343,6 +343,8 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
         if finer.any():
             raise frame.error(int(finer.argmax()), name, ", but times must be whole microseconds; round them")
     elif column.dtype.kind in "iuf":
+        if column.dtype.kind == "u" and column.max() >= 2**63:
+            raise frame.error(int(column.argmax()), name, ", but times must be less than 2^63")
         found = _numbers_as_times(column)
     else:
         cells, numbers = frame.texts(name), frame.numbers(name)
@@ -352,6 +354,9 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
             found = _numbers_as_times(np.array([int(cell) for cell in cells] if whole else numbers))
         else:
             read = [_as_date(cell, date_format) for cell in cells]
+            finer = [re.search(r"[.,]\d{6}\d*[1-9]", cell) is not None for cell in cells]
+            if date_format is None and any(finer):
+                raise frame.error(finer.index(True), name, ", but times must be whole microseconds; round them")
             odd = next((row for row, value in enumerate(read) if value is None), None)
             if odd is not None:
                 form = (
@@ -378,8 +383,7 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
 
 def _numbers_as_times(column: Array) -> Array:
     """Returns int64, if these are whole numbers that it holds, else float64."""
-    fits = column.dtype.kind == "i" or (column.dtype.kind == "u" and column.max() < 2**63)
-    return column.astype(np.int64 if fits else np.float64)
+    return column.astype(np.int64 if column.dtype.kind in "iu" else np.float64)
 
 
 def _calendar_of(times: Array, name: str) -> Array:

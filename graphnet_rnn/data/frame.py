@@ -101,4 +101,12 @@ def _column(name: str, given: Any) -> Array:
             f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "
             f"{list(found.shape)}"
         )
+    rounded = found.dtype.kind == "f" and isinstance(given, list | tuple) and any(map(_is_large, given))
+    if rounded:  # NumPy has no integer type for these, or they are among floats
+        found = np.array(given, dtype=object)
     return found.astype(object) if found.dtype.kind not in "biufmM" else found
+
+
+def _is_large(cell: Any) -> bool:
+    """True for a whole number that float64 may round."""
+    return isinstance(cell, int | np.integer) and abs(int(cell)) > 2**53

@@ -118,10 +118,13 @@ def _parquet(path: Path) -> dict[str, Array]:
 
 
 def _array_of(column: Any) -> Array:
-    """Returns a column, decoded. Whole numbers with nulls are floats, or objects if floats would round them."""
+    """Returns a column, decoded. Times with a zone are texts in UTC. Whole numbers with nulls are floats, or objects if
+    floats would round them."""
     if hasattr(column.type, "index_type"):
         column = column.cast(column.type.value_type)
     found: Array = column.to_numpy()
+    if getattr(column.type, "tz", None):
+        return np.datetime_as_string(found, timezone="UTC").astype(object)
     if column.null_count and str(column.type) in ("int64", "uint64"):
         there = found[~np.isnan(found)]
         if len(there) and np.abs(there).max() >= 2**53:

@@ -36,6 +36,7 @@ OURS = {
     ".md": (b"\xc2\xb1 error",),
     ".tex": (b"\\begin{tabular}",),
     ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr", b"predicted_"),
+    ".npz": (b"prediction.npy", b"probability.npy"),
 }
 #: Mark of our model files, which are never overwritten by other outputs.
 MODEL = b'"graphnet":"{'

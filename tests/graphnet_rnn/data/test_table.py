@@ -409,11 +409,18 @@ def test_the_case_may_be_an_input() -> None:
     np.testing.assert_array_equal(table.inputs[:, 0], [[1.5, 1, 0], [3, 1, 0]])
 
 
-def test_times_with_zones_are_utc_and_say_so() -> None:
+def test_times_with_zones_are_utc_and_say_so(tmp_path: Path) -> None:
     days = ["2024-07-01T01:00+02:00", "2024-07-01T02:00+02:00", "2024-06-30T21:00-04:00"]
-    table = Table({"d": days, "y": [1.5, 2, 3]}, Choice(targets="y", time="d", horizon=1))
-    assert table.notes == ["times of the column 'd' are read as UTC"]
-    assert table.predictions(np.zeros((3, 1, 1)), "squared")["d"] == ["2024-07-01 02:00:00+00:00"]
+    times = [datetime.datetime.fromisoformat(day) for day in days]
+    for unit in ("s", "us", "ns"):
+        column = pyarrow.array(times, pyarrow.timestamp(unit, "America/New_York"))
+        pyarrow.parquet.write_table(pyarrow.table({"d": column, "y": [1.5, 2, 3]}), tmp_path / f"{unit}.parquet")
+    files = [tmp_path / f"{unit}.parquet" for unit in ("s", "us", "ns")]
+    for source in ({"d": days, "y": [1.5, 2, 3]}, {"d": times, "y": [1.5, 2, 3]}, *files):
+        with case(source):
+            table = Table(source, Choice(targets="y", time="d", horizon=1))
+            assert table.notes == ["times of the column 'd' are read as UTC"]
+            assert table.predictions(np.zeros((3, 1, 1)), "squared")["d"] == ["2024-07-01 02:00:00+00:00"]
     zone = Choice(targets="y", time="d", horizon=1, date_format="%d.%m.%Y %H:%M %z")
     found = Table({"d": ["01.07.2024 01:00 +0200", "01.07.2024 02:00 +0200"], "y": [1.5, 2]}, zone)
     assert found.predictions(np.zeros((2, 1, 1)), "squared")["d"] == ["01.07.2024 01:00 +0000"]
@@ -533,6 +540,15 @@ def test_times_are_exact() -> None:
         assert table.predictions(np.zeros((4, 1, 2)), "squared")["t"] == [str(start + 400), str(start + 500)]
     fractions = Table({"t": [0.1, 0.2, 0.3], "y": [1.0, 2, 3]}, choice)
     assert fractions.predictions(np.zeros((3, 1, 2)), "squared")["t"] == ["0.4", "0.5"]
-    dates = np.array(["2024-01-01", "2024-01-01T00:00:00.000000001", "2024-01-02"], "M8[ns]")
-    with pytest.raises(DataError, match=r"row 2 of the column 't' is .* whole microseconds; round them"):
-        Table({"t": dates, "y": [1.0, 2, 3]}, choice)
+    dates = ["2024-01-01", "2024-01-01T00:00:00.000000001", "2024-01-02"]
+    for given in (dates, np.array(dates, "M8[ns]")):
+        with pytest.raises(DataError, match=r"row 2 of the column 't' is .* whole microseconds; round them"):
+            Table({"t": given, "y": [1.0, 2, 3]}, choice)
+    with pytest.raises(DataError, match=r"row 2 of the column 't' is .* less than 2\^63"):
+        Table({"t": np.array([2**63 - 1, 2**63 + 1], "uint64"), "y": [1.0, 2]}, choice)
+
+
+def test_large_whole_numbers_of_a_list_are_exact() -> None:
+    rows = {"id": [2**63 + 1, 2**63 + 2, -1, -1], "y": [1.0, 2, 3, 4]}
+    table = Table(rows, Choice(targets="y", case="id", horizon=1))
+    assert table.predictions(table.inputs * 0, "squared")["id"] == [2**63 + 1, 2**63 + 2, -1]
