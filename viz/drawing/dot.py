@@ -203,7 +203,7 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool, room: str | None)
             attributes.append("minlen=3")
         if edge.back:
             attributes.append("dir=back")
-        if edge.operand is not None:
+        if edge.operand is not None and room is None:
             mark = f'<font point-size="{theme.small_size}" color="{theme.muted}">{edge.operand}</font>'
             # On either side, since two arrows may arrive in one place.
             side = 25 if edge.operand % 2 else -25

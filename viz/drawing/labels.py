@@ -1,4 +1,4 @@
-"""Labels of edges, each on its own edge, where it hides least.
+"""Labels of edges and numbers of operands, each on its own edge, where it hides least.
 
 Graphviz places labels beside edges, where a reader cannot tell which of two edges a label belongs to. Here it lays out
 the picture without labels (`bare_dot_of`). Each label then covers a stretch of its edge that covers no shape and no
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from viz.drawing.geometry import Frame, at, width_of
 from viz.drawing.layout import BOX, drawn_edges, frame_of, frames_of
 from viz.drawing.markup import backed, html_label
-from viz.drawing.picture import Edge, Picture
+from viz.drawing.picture import Picture
 from viz.style import Style
 
 __all__ = ["with_labels"]
@@ -28,8 +28,26 @@ _STEP = 3.0
 #: the start of its own edge, and distance from this share of the edge.
 _COVERED, _TIP, _CROSSED, _BORDER, _START, _AWAY, _BEST = 1000.0, 400.0, 100.0, 60.0, 40.0, 6.0, 0.6
 _ROUNDS, _PLACES = 4, 80
+#: Best distance of the number of an operand from the tip of its edge.
+_BEFORE_THE_TIP = 18.0
 
 Points = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Label of an edge, or number of an operand: number of its edge, and the distance from its tip that is best."""
+
+    key: str
+    markup: str
+    size: float
+    color: str
+    wire: int
+    best: float | None = None
+
+    @property
+    def extent(self) -> Points:
+        return np.array([0.75 * width_of(self.markup, self.size) + 4, 1.72 * self.size])
 
 
 @dataclass
@@ -49,7 +67,7 @@ class Layout:
 
 
 def with_labels(bare: str, picture: Picture, theme: Style) -> str:
-    """DOT text with fixed positions, and a node for each label of an edge.
+    """DOT text with fixed positions, and a node for each label of an edge and each number of an operand.
 
     bare: DOT text of the picture without labels of edges, as Graphviz lays it out.
     """
@@ -57,27 +75,28 @@ def with_labels(bare: str, picture: Picture, theme: Style) -> str:
     drawn = drawn_edges(bare, picture)
     clusters = [frame_of(box) for _, _, box in BOX.findall(bare)]
     layout = Layout(list(frames_of(bare).values()), clusters, [_points_of(spline) for _, spline in drawn])
-    labels = [(edge, wire) for wire, (edge, _) in enumerate(drawn) if edge.label]
-    options = [_Places(layout, wire, _size(edge, theme)) for edge, wire in labels]
-    head, rest = bare.split("{", 1)
-    nodes = [
-        _node(number, edge, place, layout, theme)
-        for number, ((edge, _), place) in enumerate(zip(labels, _chosen(options), strict=True))
+    labels = [(edge.label, wire) for wire, (edge, _) in enumerate(drawn) if edge.label]
+    operands = [(str(edge.operand), wire) for wire, (edge, _) in enumerate(drawn) if edge.operand is not None]
+    texts = [
+        *(_Text(f"label_{n}", text, theme.edge_size, theme.text, k) for n, (text, k) in enumerate(labels)),
+        *(
+            _Text(f"operand_{n}", text, theme.small_size, theme.muted, k, _BEFORE_THE_TIP)
+            for n, (text, k) in enumerate(operands)
+        ),
     ]
+    head, rest = bare.split("{", 1)
+    places = _chosen([_Places(layout, text) for text in texts])
+    nodes = [_node(text, place, layout, theme) for text, place in zip(texts, places, strict=True)]
     fixed = "  graph [layout=nop2, outputorder=edgesfirst]"
     return "\n".join([f"{head}{{", fixed, rest.rstrip().removesuffix("}").rstrip(), *nodes, "}", ""])
 
 
-def _size(edge: Edge, theme: Style) -> Points:
-    return np.array([0.75 * width_of(edge.label, theme.edge_size) + 4, 1.72 * theme.edge_size])
-
-
-def _node(number: int, edge: Edge, place: Points, layout: Layout, theme: Style) -> str:
+def _node(text: _Text, place: Points, layout: Layout, theme: Style) -> str:
     inside = any(abs(place[0] - c.x) < c.w and abs(place[1] - c.y) < c.h for c in layout.clusters)
-    text = backed(edge.label, theme.cluster if inside else theme.background)
+    label = html_label(backed(text.markup, theme.cluster if inside else theme.background))
     return (
-        f'  label_{number} [pos="{at((place[0], place[1]))}", label={html_label(text)}, shape=plain, '
-        f'style=solid, fixedsize=false, fontsize={theme.edge_size}, fontcolor="{theme.text}", tooltip=" "]'
+        f'  {text.key} [pos="{at((place[0], place[1]))}", label={label}, shape=plain, style=solid, '
+        f'fixedsize=false, width=0, height=0, fontsize={text.size}, fontcolor="{text.color}", tooltip=" "]'
     )
 
 
@@ -107,22 +126,25 @@ def _points_of(pos: str) -> Points:
 
 
 class _Places:
-    """Places of one label on its edge, and what each costs without other labels."""
+    """Places of one text on its edge, and what each costs without other texts."""
 
-    def __init__(self, layout: Layout, wire: int, size: Points) -> None:
-        own = layout.wires[wire]
+    def __init__(self, layout: Layout, text: _Text) -> None:
+        own = layout.wires[text.wire]
         share = np.linspace(0, 1, min(len(own), _PLACES))
         self.points = own[np.rint(share * (len(own) - 1)).astype(int)]
-        self.half = size / 2
+        self.half = text.extent / 2
         self.low, self.high = own.min(0) - self.half, own.max(0) + self.half
-        self.cost = _AWAY * np.abs(share - _BEST)
+        if text.best is None:
+            self.cost = _AWAY * np.abs(share - _BEST)
+        else:
+            self.cost = _AWAY * np.abs((1 - share) * len(own) * _STEP - text.best) / _STEP
         for x, y, w, h in self._near(np.array(layout.shapes)):
             self.cost += _COVERED * self.overlap(np.array([x, y]), np.array([w, h]))
         for x, y, w, h in layout.clusters:
             away = np.abs(self.points - (x, y)) - (w, h)
             self.cost += _BORDER * ((away < self.half).all(1) & (away > -self.half).any(1))
         for part in np.array_split(np.arange(len(self.points)), -(-len(self.points) // 8)):
-            self._avoid(layout, wire, part)
+            self._avoid(layout, text.wire, part)
         self._show_the_ends(own)
 
     def _avoid(self, layout: Layout, wire: int, part: npt.NDArray[np.int_]) -> None:

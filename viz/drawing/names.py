@@ -96,7 +96,7 @@ def _as_quantity(text: str, layer: str, math_font: str) -> str:
     """Letter with its subscript and layer; "" if the text is a word."""
     base, _, subscript = text.partition("_")
     match = _QUANTITY.fullmatch(base)
-    if match is None:
+    if match is None or text.endswith("_"):
         return ""
     letter = GREEK.get(match["base"], match["base"])
     # h_a_0 and h1_0 have two subscripts. In W_xi, x and i are two letters: only longer words are Greek.

@@ -99,11 +99,11 @@ class Drawing:
 
     @cached_property
     def _laid_out(self) -> str:
-        """DOT text with the positions of everything, for pictures with labels of edges or time steps; else `dot`."""
+        """DOT text with the positions of everything, if edges have texts or there are time steps; else `dot`."""
         if isinstance(self.picture, ClosedPicture):
             return self.dot
         in_time = len(self.picture.times) > 1 and self._rankdir is None
-        if not in_time and not any(edge.label for edge in self.picture.edges):
+        if not in_time and not any(edge.label or edge.operand for edge in self.picture.edges):
             return self.dot
         bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self._theme), "dot").decode()
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from tests.tables import some_quick
@@ -56,14 +57,16 @@ def faults(drawing: Drawing) -> list[str]:
     """What a reader could stumble over."""
     assert isinstance(drawing.picture, Picture)
     boxes, wires = laid_out(drawing)
-    labeled = [edge for edge in drawing.picture.edges if edge.label]
+    labeled = enumerate(edge for edge in drawing.picture.edges if edge.label)
+    numbered = enumerate(edge for edge in drawing.picture.edges if edge.operand)
+    texts = {**{f"label_{n}": edge for n, edge in labeled}, **{f"operand_{n}": edge for n, edge in numbered}}
     found = []
-    for number, edge in enumerate(labeled):
-        place, half = boxes[f"label_{number}"]
+    for text, edge in texts.items():
+        place, half = boxes[text]
         assert (half > 3).all()
         own = [points for *ends, points in wires if ends == [edge.tail, edge.head]]
         for key, (other, size) in boxes.items():
-            if key != f"label_{number}" and (abs(place - other) < half + size - 1.5).all():
+            if key != text and (abs(place - other) < half + size - 1.5).all():
                 found.append(f"{edge.tail} -> {edge.head}: {key} below its label")
         for tail, head, points in wires:
             crossed = (abs(points - place) < half - 2).all(1).any()
@@ -80,6 +83,18 @@ def faults(drawing: Drawing) -> list[str]:
 def test_labels_are_on_their_edges(name: str) -> None:
     for rankdir in ("LR", "BT"):
         assert faults(viz.draw(rnn.cells.ALL[name], "compact", rankdir=rankdir)) == [], rankdir
+
+
+def test_numbers_of_operands_are_on_their_edges() -> None:
+    arm = rnn.control.Arm()
+    x, y, z = (gn.input((2, 2), name=name) for name in "xyz")
+    moved = arm.step(gn.input((1, 4), name="x_t"), gn.input((1, 2), name="u_t"))
+    for thing in (moved, (x @ y - z) / (z - gn.tanh(x) / y) + (x - y) @ z):
+        for style in ("full", "compact"):
+            drawing = viz.draw(thing, style)
+            assert isinstance(drawing.picture, Picture)
+            assert {edge.operand for edge in drawing.picture.edges} >= {1, 2}
+            assert faults(drawing) == []
 
 
 def test_labels_of_steps_in_time() -> None:
