@@ -356,7 +356,9 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
             read = [_as_date(cell, date_format) for cell in cells]
             finer = [re.search(r"[.,]\d{6}\d*[1-9]", cell) is not None for cell in cells]
             if date_format is None and any(finer):
-                raise frame.error(finer.index(True), name, ", but times must be whole microseconds; round them")
+                raise frame.error(
+                    finer.index(True), name, ", but times must be whole microseconds; round them"
+                )
             odd = next((row for row, value in enumerate(read) if value is None), None)
             if odd is not None:
                 form = (

@@ -414,7 +414,9 @@ def test_times_with_zones_are_utc_and_say_so(tmp_path: Path) -> None:
     times = [datetime.datetime.fromisoformat(day) for day in days]
     for unit in ("s", "us", "ns"):
         column = pyarrow.array(times, pyarrow.timestamp(unit, "America/New_York"))
-        pyarrow.parquet.write_table(pyarrow.table({"d": column, "y": [1.5, 2, 3]}), tmp_path / f"{unit}.parquet")
+        pyarrow.parquet.write_table(
+            pyarrow.table({"d": column, "y": [1.5, 2, 3]}), tmp_path / f"{unit}.parquet"
+        )
     files = [tmp_path / f"{unit}.parquet" for unit in ("s", "us", "ns")]
     for source in ({"d": days, "y": [1.5, 2, 3]}, {"d": times, "y": [1.5, 2, 3]}, *files):
         with case(source):

@@ -157,7 +157,9 @@ def test_carried_states_are_those_of_the_step_before_it() -> None:
     assert np.allclose(seen[0], seen[len(seen) // 2], atol=1e-6)
 
 
-@pytest.mark.parametrize(("initial", "k1"), [("zero", 3), ("learned", 3), ("zero", 7)])
+@pytest.mark.parametrize(
+    ("initial", "k1"), [("zero", 7), ("learned", 3), pytest.param("zero", 3, marks=pytest.mark.slow)]
+)
 def test_training_by_windows(initial: str, k1: int) -> None:
     """Two epochs by hand: the first window is scored whole, each other one in its last k₁ steps."""
     k2, batch = 7, 2

@@ -83,7 +83,7 @@ def test_help_shows_every_command_its_defaults_and_examples_that_are_understood(
             assert "None)" not in shown
             assert "(default: )" not in shown
             for line in options.EXAMPLE.splitlines()[1:]:
-                make_parser([command]).parse_args(re.findall(r'"[^"]*"|\S+', line)[1:])
+                make_parser().parse_args(re.findall(r'"[^"]*"|\S+', line)[1:])
     with pytest.raises(SystemExit):
         main(["--help", "tasks"])  # of all, whatever follows
     assert " ".join(capsys.readouterr().out.split()) == of_all

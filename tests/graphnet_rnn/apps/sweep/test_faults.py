@@ -23,7 +23,7 @@ from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.errors import DataError
 from tests.graphnet_rnn.apps.sweep import conftest as runs
 from tests.graphnet_rnn.apps.sweep.conftest import Inside, Killed, command_of, history, recipe, rows
-from tests.tables import case
+from tests.tables import case, some_quick
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
 
@@ -70,7 +70,7 @@ def test_a_command_that_is_refused_may_be_tried_again(text: str, tmp_path: Path,
 
 
 @linux
-@pytest.mark.parametrize("search", [False, True])
+@pytest.mark.parametrize("search", some_quick([True, False], [True]))
 def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, search: bool) -> None:
     """One of a grid, and a search by Optuna, whose folder has all that it takes to go on; nothing is lost."""
     more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'"
