@@ -291,7 +291,7 @@ class Cell(ShowsItself):
         bound = self.reading(inputs)
         bound._weights, bound._connect = weights, None
         declaration.check_widths(bound)
-        with gn.scope(layer=weights.owner, cell=type(self).__name__):
+        with gn.scope(layer=weights.owner, cell=self.title):
             tracing.declare(bound, weights)
         weights.require_patterns(type(self).__name__, CellError)
         declaration.check_initially(self, weights.nodes)
@@ -488,6 +488,12 @@ class Cell(ShowsItself):
     def drawn_inputs(self) -> int:
         """Width of x in a drawing of a cell without a network."""
         return self.output_width
+
+    @property
+    def title(self) -> str:
+        """Name in pictures and profiles: the class, with those of the cells inside, as in `Residual(LSTM)`."""
+        inside = [value.title for value in self.settings().values() if isinstance(value, Cell)]
+        return type(self).__name__ + (f"({', '.join(inside)})" if inside else "")
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{k}={v!r}" for k, v in self.settings().items())

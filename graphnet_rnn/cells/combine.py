@@ -164,6 +164,11 @@ class Bidirectional(Cell):
         back, before = self.part("backward", self.backward, self.reads).advance(x, states[count:])
         return _joined(ahead, back), *after, *before
 
+    @property
+    def title(self) -> str:
+        """The class: the cells inside have boxes of their own in pictures."""
+        return type(self).__name__
+
     def name_before(self, state: State) -> str:
         return f"{state.name}_t+1" if state.name.endswith("_backward") else super().name_before(state)
 
@@ -176,9 +181,9 @@ class Bidirectional(Cell):
     ) -> tuple[list[Node], tuple[Node, ...]]:
         count = len(self.forward.states)
         one, other = (self.part(name, getattr(self, name), self.reads) for name in ("forward", "backward"))
-        with gn.scope(cell=type(self.forward).__name__, part="forward"):
+        with gn.scope(cell=self.forward.title, part="forward"):
             ahead, after = one.sequence(xs, states[:count], backward, inside)
-        with gn.scope(cell=type(self.backward).__name__, part="backward"):
+        with gn.scope(cell=self.backward.title, part="backward"):
             back, before = other.sequence(xs, states[count:], not backward, inside)
         return at_each_step(_joined, ahead, back), (*after, *before)
 

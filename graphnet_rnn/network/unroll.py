@@ -322,13 +322,13 @@ class Unrolled(ShowsItself):
         """o_0, from the states before the first step"""
         column = []
         for l, (cell, at) in enumerate(zip(self.network.layers, self._starts(), strict=True)):
-            with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins):
+            with gn.scope(layer=self._layer(f"layer{l}"), cell=cell.title, time=self.begins):
                 column.append(cell.read_off([self.initial[i] for i in at]))
         with gn.scope(layer=self._layer("output"), time=self.begins):
             return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
-        first = 0
+        first, titles = 0, [cell.title for cell in layers]
         for t in range(self.time):
             below = x = self._input_at(t)
             inside = self._inside_at(t)
@@ -337,9 +337,7 @@ class Unrolled(ShowsItself):
             first = x.serial
             column = []
             for l, cell in enumerate(layers):
-                with gn.scope(
-                    layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins + t + 1
-                ):
+                with gn.scope(layer=self._layer(f"layer{l}"), cell=titles[l], time=self.begins + t + 1):
                     below, states[l] = cell.advance(self._read(l, below, x), states[l], inside)
                 column.append(below)
             self.after.append([node for layer in states for node in layer])
@@ -356,7 +354,7 @@ class Unrolled(ShowsItself):
             with gn.scope(layer=self._layer(f"layer{l}")):
                 with gn.scope(part="input"):
                     read = at_each_step(partial(self._read, l), below, xs)
-                with gn.scope(cell=type(cell).__name__):
+                with gn.scope(cell=cell.title):
                     below, states[l] = cell.sequence(read, states[l], inside=inside)
             hidden.append(below)
         yield from map(list, zip(*hidden, strict=True))

@@ -239,7 +239,7 @@ class _Closing:
         text = f"layer {layer}" if isinstance(layer, int) else str(layer or "")
         words = [str(label.get("cell") or ""), layer_words(text)]
         words.append(str(label.get("part") or ""))
-        lines = [escape(printable(word, 20)) for word in words if word] or ["step"]
+        lines = [escape(printable(word)) for word in words if word] or ["step"]
         return *lines, *_dropout(group)
 
     def operation(self, group: StepGroup) -> tuple[str, ...]:

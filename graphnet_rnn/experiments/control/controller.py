@@ -109,7 +109,7 @@ class Controller(Model):
         new: list[tuple[Node, ...]] = []
         below = v
         for l, (cell, old) in enumerate(zip(self.layers, states, strict=True)):
-            with gn.scope(layer=f"layer{l}", cell=type(cell).__name__):
+            with gn.scope(layer=f"layer{l}", cell=cell.title):
                 x = gn.concatenate([below, v], axis=1) if l else v
                 below, after = cell.advance(x, old)
                 new.append(after)
