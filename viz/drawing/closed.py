@@ -49,9 +49,8 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True)
 class Box:
-    """Cell of the grid: row 0 is at the bottom. Initial states are in column -1, or after the last column for a row
-    that
-    runs backward in time.
+    """Cell of the grid: row 0 is at the bottom. Initial states are in the column before the first step of their row,
+    or after the last one for a row that runs backward in time.
 
     Its lines are markup. `slot` of `slots` is its place among boxes in the same cell.
     """
@@ -82,7 +81,9 @@ class Link:
 
 @dataclass(frozen=True)
 class ClosedPicture:
-    """Boxes and links, and for each row the maximum number of states."""
+    """Boxes and links, and for each row the maximum number of states. parts: columns of each network, if one runs after
+    the other.
+    """
 
     shapes: tuple[Box, ...]
     edges: tuple[Link, ...]
@@ -92,6 +93,7 @@ class ClosedPicture:
     title: str = ""
     #: Picture with the same rows and columns, drawn to the right.
     beside: ClosedPicture | None = None
+    parts: tuple[range, ...] = ()
 
 
 def is_unrolled(graph: Graph) -> bool:
@@ -139,7 +141,8 @@ class _Closing:
         most = (max(1, len(self.states[row].initial)) for row in groups.rows)
         boxes = tuple(self.boxes.values())
         scale = self.notes.scale(box.note for box in boxes) if self.notes else None
-        return ClosedPicture(boxes, tuple(self.links.values()), len(groups.times), (1, *most), scale)
+        links = tuple(self.links.values())
+        return ClosedPicture(boxes, links, self.last + 1, (1, *most), scale, parts=groups.parts)
 
     def note(self, thing: object) -> Note | None:
         if self.notes is None:
@@ -192,7 +195,7 @@ class _Closing:
         return self.at_time(", ".join(bases) or "x", group)
 
     def place_states(self, row: Hashable) -> None:
-        initial = self.states[row].initial
+        initial, part = self.states[row].initial, self.groups.part_of(row)
         for i, node in enumerate(initial):
             name = self.states[row].name(i)
             shown = (
@@ -205,7 +208,7 @@ class _Closing:
                 f"s{level}_{i}",
                 BoxKind.STATE,
                 level,
-                len(self.groups.times) if row in self.groups.reversed else -1,
+                part.stop if row in self.groups.reversed else part.start - 1,
                 (shown,),
                 _tooltip(node),
                 i,
@@ -215,7 +218,7 @@ class _Closing:
 
     def before_all(self, row: Hashable) -> Any:
         """Time of initial states: 0, or after the last step."""
-        last = self.groups.times[-1]
+        last = self.groups.numbers[self.groups.part_of(row)[-1]]
         return 0 if row not in self.groups.reversed else last + 1 if isinstance(last, int) else "T+1"
 
     def place_group(self, group: StepGroup) -> None:
@@ -265,13 +268,13 @@ class _Closing:
         return self.names.markup(last.name) if last.name else self.symbols.get(last, symbol_of(last))
 
     def at_time(self, base: str, group: StepGroup) -> str:
-        return self.names.markup(f"{base}_{self.groups.times[group.column]}")
+        return self.names.markup(f"{base}_{self.groups.numbers[group.column]}")
 
     def contents(self, group: StepGroup) -> str:
         label = group.label
         words = [str(label[key]) for key in ("cell", "layer", "part") if label.get(key) is not None]
         count = f"{len(group.nodes)} operators"
-        return printable(f"{' '.join(words)} t={self.groups.times[group.column]}: {count}".strip(), 200)
+        return printable(f"{' '.join(words)} t={self.groups.numbers[group.column]}: {count}".strip(), 200)
 
     def place_cost(self) -> None:
         after = self.groups.after
@@ -290,7 +293,7 @@ class _Closing:
 
     @property
     def last(self) -> int:
-        return len(self.groups.times) - 1
+        return self.groups.parts[-1][-1]
 
     def name_of(self, node: Node) -> str:
         if node.name:

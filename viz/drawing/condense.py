@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from graphnet.graph.graph import Graph
@@ -38,10 +39,13 @@ class StepGroup:
 class Groups:
     """All groups, the nodes after them, and the rows from bottom to top.
 
+    parts: columns of each network, if one runs after the other, as encoder and decoder; a free column is between them.
+    numbers: column -> number of the time step, in its network.
     reversed: rows that run from the last time step to the first.
     """
 
-    times: list[Any]
+    parts: tuple[range, ...]
+    numbers: dict[int, Any]
     at: dict[tuple[int, Hashable], StepGroup]
     of: dict[Node, StepGroup]
     after: list[Node]
@@ -54,6 +58,11 @@ class Groups:
         """Time steps of a row, in the order in which the row runs."""
         found = (group for group in self.at.values() if group.row == row)
         return sorted(found, key=lambda group: group.column, reverse=row in self.reversed)
+
+    def part_of(self, row: Hashable) -> range:
+        """Columns of the network of a row."""
+        column = self.steps(row)[0].column
+        return next(part for part in self.parts if column in part)
 
 
 def times_of(graph: Graph) -> list[Any]:
@@ -89,7 +98,29 @@ def condense(graph: Graph) -> Groups:
         elif any(x in of or x in after for x in node.inputs):
             after[node] = None
     inputs, rows, cells = _rows(at, of)
-    return Groups(times, at, of, list(after), inputs, rows, cells, flow.reversed)
+    parts, numbers = _parts(times, at, cells)
+    return Groups(parts, numbers, at, of, list(after), inputs, rows, cells, flow.reversed)
+
+
+def _parts(
+    times: list[Any], at: dict[tuple[int, Hashable], StepGroup], cells: set[Hashable]
+) -> tuple[tuple[range, ...], dict[int, Any]]:
+    """Parts and numbers of Groups; moves the groups of later parts to the right."""
+    rows: list[set[Hashable]] = [set() for _ in times]
+    for group in at.values():
+        if group.row in cells:
+            rows[group.column].add(group.row)
+    pairs = enumerate(pairwise(rows), start=1)
+    begins = [0, *(c for c, (before, here) in pairs if before and here and before.isdisjoint(here))]
+    parts, numbers = [], {}
+    for shift, (begin, end) in enumerate(pairwise([*begins, len(times)])):
+        parts.append(range(begin + shift, end + shift))
+        for c in range(begin, end):
+            counted = shift > 0 and isinstance(times[c], int)
+            numbers[c + shift] = c - begin + 1 if counted else times[c]
+    for group in at.values():
+        group.column += sum(begin <= group.column for begin in begins[1:])
+    return tuple(parts), numbers
 
 
 def _between(graph: Graph, column: dict[Any, int]) -> dict[Node, int]:

@@ -58,6 +58,10 @@ class _Grid:
         self.theme = theme
         self.shift = 0.0
         self.box = {box.key: box for box in picture.shapes}
+        self.row_of: dict[int, list[Box]] = {}
+        for box in picture.shapes:
+            if box.kind in _CELLS:
+                self.row_of.setdefault(box.row, []).append(box)
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
         labels = (width_of(link.label, theme.edge_size) for lanes in self.lanes.values() for link in lanes)
         #: Distance of two lanes, with room for their labels.
@@ -159,9 +163,9 @@ class _Grid:
         middle = (self.picture.columns - 1) * self.pitch / 2
         shift = box.slot - (box.slots - 1) / 2
         if box.kind is BoxKind.STATE:
-            side = "left" if box.column < 0 else "right"
-            away = self.half + self.reach(side) + 42 + w
-            x = -away if box.column < 0 else (self.picture.columns - 1) * self.pitch + away
+            before = all(box.column < other.column for other in self.row_of[box.row])
+            away = self.half + self.reach("left" if before else "right") + 42 + w
+            x += self.pitch - away if before else away - self.pitch
             y -= shift * self.stack_pitch(box)
         elif top and box.kind is BoxKind.DATA:
             cost = self.size(self.box["cost"])[0]

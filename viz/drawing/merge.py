@@ -246,12 +246,20 @@ def _without_lonely(picture: Picture, folded: set[str]) -> Picture:
 
 
 def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
-    """Draws the columns between the first and the last few as one, with an ellipsis for each row of cells.
+    """Draws the columns of each part between the first and the last few as one, with an ellipsis for each row of cells.
 
     A row with boxes only there, such as the memory of a decoder, keeps one of them.
     """
-    first, last = _ends(picture.columns, steps)
-    hidden = range(first, picture.columns - last)
+    folded, parts = picture, picture.parts or (range(picture.columns),)
+    for number in range(len(parts)):
+        part = (folded.parts or parts)[number]
+        folded = _fold_part(folded, part, max(3, steps // len(parts)))
+    return folded
+
+
+def _fold_part(picture: ClosedPicture, part: range, steps: int) -> ClosedPicture:
+    first, last = _ends(len(part), steps)
+    hidden = part[first : len(part) - last]
     if len(hidden) < 2:
         return picture
     moved = len(hidden) - 1
@@ -261,7 +269,7 @@ def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
     kept: dict[int, str] = {}
     for box in picture.shapes:
         if box.column not in hidden:
-            column = box.column if box.column < first else box.column - moved
+            column = box.column if box.column < hidden.start else box.column - moved
             boxes[box.key] = replace(box, column=column)
         elif box.kind is BoxKind.CELL:
             key = f"steps_{box.row}"
@@ -270,15 +278,22 @@ def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
                 key,
                 BoxKind.STEPS,
                 box.row,
-                first,
+                hidden.start,
                 (ELLIPSIS, f"{len(hidden)} steps"),
                 f"{len(hidden)} time steps",
             )
         elif box.row not in elsewhere:
             key = becomes[box.key] = kept.setdefault(box.row, box.key)
-            boxes.setdefault(key, replace(box, column=first))
+            boxes.setdefault(key, replace(box, column=hidden.start))
     links = _folded_links(picture.edges, boxes, becomes)
-    return replace(picture, shapes=tuple(boxes.values()), edges=tuple(links), columns=picture.columns - moved)
+    parts = (
+        range(each.start - moved * (each.start >= hidden.stop), each.stop - moved * (each.stop > hidden.start))
+        for each in picture.parts
+    )
+    columns = picture.columns - moved
+    return replace(
+        picture, shapes=tuple(boxes.values()), edges=tuple(links), columns=columns, parts=tuple(parts)
+    )
 
 
 def _folded_links(
