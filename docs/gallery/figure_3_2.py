@@ -1,6 +1,6 @@
 """Draw a feed-forward network
 
-A network with two hidden layers: (a) every node, (b) the compact style.
+A network with two hidden layers, with the cost as one node: (a) the default style, (b) the compact style.
 """
 
 import numpy as np
