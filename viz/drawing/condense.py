@@ -99,6 +99,8 @@ def condense(graph: Graph) -> Groups:
             after[node] = None
     inputs, rows, cells = _rows(at, of)
     parts, numbers = _parts(times, at, cells)
+    begins = {group.row: group.column for group in reversed(at.values())}
+    rows.sort(key=lambda row: next(i for i, part in enumerate(parts) if begins[row] in part))
     return Groups(parts, numbers, at, of, list(after), inputs, rows, cells, flow.reversed)
 
 
