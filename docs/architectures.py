@@ -171,11 +171,15 @@ PAGE = """# Architectures
 Find a cell or a model with its equation, its source, its number of parameters and its diagram. To use a cell, put it
 into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
 
-In the equations, a prime marks the value after the step, σ is the logistic function, and vectors are multiplied element
-by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b); tanh(x, h) and σ(x, h, c) are defined in the same way. Each
-σ and tanh has weights of its own. [l = 0] is 1 in the first highway layer (l = 0) and 0 in the others. In Dense and in
-the graph networks of Ollivier, φ and s(·) are activation functions; τ and ρ are weights. In Hyper, S(a) is a matrix of
-factors computed from the state a of the controller.
+In the equations:
+
+- A prime marks the value after the step. σ is the logistic function. Vectors are multiplied element by element.
+- σ(x, h) is short for σ(x W\\_x + h W\\_h + b); tanh(x, h) and σ(x, h, c) are defined in the same way. Each σ and tanh
+  has weights of its own.
+- RHN and HyperRHN: [l = 0] is 1 in the first highway layer (l = 0) and 0 in the others.
+- Dense and the graph networks of Ollivier: φ and s(·) are activation functions; τ and ρ are weights.
+- Hyper: S(a) is a matrix of factors computed from the state a of the controller.
+
 `viz.draw(cell, style="compact")` draws the diagrams; large cells are drawn with smaller sizes.
 
 Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
