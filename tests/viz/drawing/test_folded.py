@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import graphnet_rnn as rnn
 import viz
 from graphnet_rnn.network.unroll import Unrolled
+from tests.viz.drawing.test_closed import check_layout, plain
+from viz.drawing.closed import BoxKind
 
 ENCODERS = {
     "both ways": ([rnn.Bidirectional(rnn.GRU(4))], 8),
@@ -29,6 +33,23 @@ def test_the_memory_of_a_decoder_is_drawn(name: str) -> None:
     for time in (3, 6, 8, 20):
         dot = viz.draw(pair(*ENCODERS[name], time)).dot
         assert "of encoder" in dot, time
+
+
+@pytest.mark.parametrize("longest", [(3, 2), (12, 9), (4, 20)])
+def test_encoder_and_decoder_count_and_fold_their_own_steps(longest: tuple[int, int]) -> None:
+    drawing = viz.draw(rnn.Seq2Seq.of(rnn.GRU(4), 5, 6, longest), closed=True)
+    check_layout(drawing)
+    boxes = drawing.picture.shapes
+    for name, time in (("read_{}", longest[0]), ("before_{}", longest[1] + 1), ("o{}", longest[1] + 1)):
+        shown = (1, 2, time) if time > 4 else range(1, time + 1)
+        numbered = [name.format(number) for number in shown]
+        words = [plain(box.lines[0]) for box in boxes]
+        assert [word for word in words if re.fullmatch(name.format(r"\d+"), word)] == numbered
+    cells = {row: [box.column for box in boxes if (box.row, box.kind) == (row, BoxKind.CELL)] for row in (1, 2)}
+    starts = {box.row: box.column for box in boxes if box.kind is BoxKind.STATE}
+    assert starts[1] == min(cells[1]) - 1
+    assert starts[2] == max(cells[2]) + 1
+    assert len(starts) == 3
 
 
 def test_the_output_of_a_whole_sequence_is_drawn() -> None:
