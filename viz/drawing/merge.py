@@ -287,7 +287,9 @@ def _fold_part(picture: ClosedPicture, part: range, steps: int) -> ClosedPicture
             boxes.setdefault(key, replace(box, column=hidden.start))
     links = _folded_links(picture.edges, boxes, becomes)
     parts = (
-        range(each.start - moved * (each.start >= hidden.stop), each.stop - moved * (each.stop > hidden.start))
+        range(
+            each.start - moved * (each.start >= hidden.stop), each.stop - moved * (each.stop > hidden.start)
+        )
         for each in picture.parts
     )
     columns = picture.columns - moved

@@ -45,7 +45,9 @@ def test_encoder_and_decoder_count_and_fold_their_own_steps(longest: tuple[int, 
         numbered = [name.format(number) for number in shown]
         words = [plain(box.lines[0]) for box in boxes]
         assert [word for word in words if re.fullmatch(name.format(r"\d+"), word)] == numbered
-    cells = {row: [box.column for box in boxes if (box.row, box.kind) == (row, BoxKind.CELL)] for row in (1, 2)}
+    cells = {
+        row: [box.column for box in boxes if (box.row, box.kind) == (row, BoxKind.CELL)] for row in (1, 2)
+    }
     starts = {box.row: box.column for box in boxes if box.kind is BoxKind.STATE}
     assert starts[1] == min(cells[1]) - 1
     assert starts[2] == max(cells[2]) + 1
