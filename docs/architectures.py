@@ -125,16 +125,17 @@ REPORTED: list[tuple[str, list[rnn.Cell], int, bool, str, str]] = [
     ("Krause: mLSTM", [rnn.MultiplicativeLSTM(170)], 70, False, "215,900", "170 units: 5 n² + 6 · 70 n"),
     ("Sutskever: MRNN", [rnn.MRNN(1500)], 86, True, "4.9 M", ""),
     ("Suarez: LSTM", [rnn.LSTM(1000)], 50, True, "4.3 M", ""),
-    ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "truncated, not rounded"),
+    ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "the source truncates instead of rounding"),
     ("Suarez: 2-layer LSTM (1125)", embedded(rnn.LSTM(1125), rnn.LSTM(1125)), 50, True, "15.6 M",
-     "unexplained: the text has 1125 units, a figure 1150 (16.06 M); 1133 units give 15.6 M"),
+     "unexplained: the text has 1125 units, but a figure has 1150 (16.06 M); 1133 units would give 15.6 M"),
     ("Suarez: HyperLSTM", [rnn.HyperLSTM(1000, 128, 4)], 50, True, "4.9 M", ""),
     ("Suarez: LN LSTM", [rnn.LayerNormLSTM(1000)], 50, True, "4.3 M", ""),
     ("Suarez: LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 4, layer_norm=True)], 50, True, "4.9 M", ""),
     ("Suarez: 2-layer LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 16, layer_norm=True)] * 2, 50, True, "14.4 M",
-     "with embeddings of 16; the source gives no size; 4 gives 14.1 M"),
+     "with embeddings of size 16; the source gives no size (size 4 gives 14.1 M)"),
     ("Suarez: RHN", embedded(rnn.RHN(1000)), 50, True, "14.0 M", "14.0 M counts only the recurrent matrices"),
-    ("Suarez: HyperRHN", embedded(rnn.HyperRHN(1000, 128)), 50, True, "15.5 M", "the text has about 15.2 M, as here"),
+    ("Suarez: HyperRHN", embedded(rnn.HyperRHN(1000, 128)), 50, True, "15.5 M",
+     "the text of the source has about 15.2 M, as here"),
 ]  # fmt: skip
 
 
@@ -173,14 +174,18 @@ into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
 
 In the equations:
 
-- A prime marks the value after the step. σ is the logistic function. Vectors are multiplied element by element.
+- x is the input and h the hidden state before the step; a prime marks the value after the step. h^l belongs to layer l.
+- σ is the logistic function, and LN is layer normalization. [h, n] is the concatenation of h and n. Vectors are
+  multiplied element by element.
 - σ(x, h) is short for σ(x W\\_x + h W\\_h + b); tanh(x, h) and σ(x, h, c) are defined in the same way. Each σ and tanh
   has weights of its own.
-- RHN and HyperRHN: [l = 0] is 1 in the first highway layer (l = 0) and 0 in the others.
+- RHN and HyperRHN: [l = 0] is 1 in the first highway layer (l = 0) and 0 in the others. h, t = tanh, σ(...) means
+  h = tanh(...) and t = σ(...).
 - Dense and the graph networks of Ollivier: φ and s(·) are activation functions; τ and ρ are weights.
 - Hyper: S(a) is a matrix of factors computed from the state a of the controller.
 
-`viz.draw(cell, style="compact")` draws the diagrams; large cells are drawn with smaller sizes.
+`viz.draw(cell, style="compact")` draws the diagrams. `Hyper`, `Residual`, `Normalized` and `Bidirectional` are drawn
+with smaller inner cells.
 
 Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
 reference in `tests/`: a NumPy loop from the equations of the source, an explicit sum over all states, or PyTorch.

@@ -61,7 +61,7 @@ class LSTMProjected(LSTM):
 
     Gates and the layers above read the projection, so a large memory has few recurrent weights: 4 · units · projection
     instead of 4 · units².
-    Source: Sak, Senior & Beaufays 2014, eqs 8-14, without peepholes and without projections that do not recur;
+    Source: Sak, Senior & Beaufays 2014, eqs 8-14, without peepholes or non-recurrent projections;
     torch.nn.LSTM(proj_size=).
 
     >>> net = rnn.Network([rnn.LSTMProjected(4, projection=2)], inputs=3, outputs=2)
