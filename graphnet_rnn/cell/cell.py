@@ -39,7 +39,7 @@ from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.optimizers.structure import ENDED
 from graphnet_rnn.settings import Count, fraction, require_kinds, shown, whole_number, yes_or_no
 
-__all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside"]
+__all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside", "title_of"]
 
 # Hidden from errors, so that they name the equation that called `affine`.
 hide_module(__file__)
@@ -96,6 +96,8 @@ class Cell(ShowsItself):
     sizes: ClassVar[tuple[str, ...]] = ("units",)
     #: Default initializers by weight name, as in the cell's source; `initial` overrides them.
     initially: ClassVar[Mapping[str, Initializer]] = {}
+    #: True if the cells inside have boxes of their own in closed pictures.
+    _shows_parts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_kinds(self)
@@ -291,7 +293,7 @@ class Cell(ShowsItself):
         bound = self.reading(inputs)
         bound._weights, bound._connect = weights, None
         declaration.check_widths(bound)
-        with gn.scope(layer=weights.owner, cell=self.title):
+        with gn.scope(layer=weights.owner, cell=title_of(self)):
             tracing.declare(bound, weights)
         weights.require_patterns(type(self).__name__, CellError)
         declaration.check_initially(self, weights.nodes)
@@ -489,15 +491,16 @@ class Cell(ShowsItself):
         """Width of x in a drawing of a cell without a network."""
         return self.output_width
 
-    @property
-    def title(self) -> str:
-        """Name in pictures and profiles: the class, with those of the cells inside, as in `Residual(LSTM)`."""
-        inside = [value.title for value in self.settings().values() if isinstance(value, Cell)]
-        return type(self).__name__ + (f"({', '.join(inside)})" if inside else "")
-
     def __repr__(self) -> str:
         listed = ", ".join(f"{k}={v!r}" for k, v in self.settings().items())
         return f"{type(self).__name__}({listed})"
+
+
+def title_of(cell: Cell) -> str:
+    """Name in pictures and profiles: the class, with those of the cells inside, as in `Residual(LSTM)`."""
+    attributes = {} if cell._shows_parts else vars(cell)
+    inside = [title_of(a) for name, a in attributes.items() if isinstance(a, Cell) and name[0] != "_"]
+    return type(cell).__name__ + (f"({', '.join(inside)})" if inside else "")
 
 
 def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Node
 from graphnet.ops.elementwise import sigmoid, tanh
-from graphnet_rnn.cell.cell import Cell, at_each_step, kept_inside
+from graphnet_rnn.cell.cell import Cell, at_each_step, kept_inside, title_of
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import constant
 from graphnet_rnn.cells.lstm import LSTM
@@ -137,6 +138,8 @@ class Bidirectional(Cell):
     ([('h_forward_0', 4), ('h_backward_0', 4)], False)
     """
 
+    _shows_parts: ClassVar[bool] = True
+
     def __init__(self, forward: Cell | int = 64, backward: Cell | int | None = None) -> None:
         self.forward = as_cell("Bidirectional", "forward", forward)
         self.backward = as_cell("Bidirectional", "backward", self.forward if backward is None else backward)
@@ -164,11 +167,6 @@ class Bidirectional(Cell):
         back, before = self.part("backward", self.backward, self.reads).advance(x, states[count:])
         return _joined(ahead, back), *after, *before
 
-    @property
-    def title(self) -> str:
-        """The class: the cells inside have boxes of their own in pictures."""
-        return type(self).__name__
-
     def name_before(self, state: State) -> str:
         return f"{state.name}_t+1" if state.name.endswith("_backward") else super().name_before(state)
 
@@ -181,9 +179,9 @@ class Bidirectional(Cell):
     ) -> tuple[list[Node], tuple[Node, ...]]:
         count = len(self.forward.states)
         one, other = (self.part(name, getattr(self, name), self.reads) for name in ("forward", "backward"))
-        with gn.scope(cell=self.forward.title, part="forward"):
+        with gn.scope(cell=title_of(self.forward), part="forward"):
             ahead, after = one.sequence(xs, states[:count], backward, inside)
-        with gn.scope(cell=self.backward.title, part="backward"):
+        with gn.scope(cell=title_of(self.backward), part="backward"):
             back, before = other.sequence(xs, states[count:], not backward, inside)
         return at_each_step(_joined, ahead, back), (*after, *before)
 

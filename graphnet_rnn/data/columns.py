@@ -343,18 +343,20 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
         if finer.any():
             raise frame.error(int(finer.argmax()), name, ", but times must be whole microseconds; round them")
     elif column.dtype.kind in "iuf":
-        if column.dtype.kind == "u" and column.max() >= 2**63:
-            raise frame.error(int(column.argmax()), name, ", but times must be less than 2^63")
-        found = _numbers_as_times(column)
+        found = _numbers_as_times(frame, name, column)
     else:
         cells, numbers = frame.texts(name), frame.numbers(name)
         dates = date_format is not None or all(re.fullmatch(r"\d{8}", cell) for cell in cells)
         if not dates and all(value is not None for value in numbers):
             whole = all(re.fullmatch(r"[-+]?\d{1,19}", cell) for cell in cells)
-            found = _numbers_as_times(np.array([int(cell) for cell in cells] if whole else numbers))
+            given = np.array([int(cell) for cell in cells], object) if whole else np.array(numbers)
+            found = _numbers_as_times(frame, name, given)
         else:
             read = [_as_date(cell, date_format) for cell in cells]
-            finer = [re.search(r"[.,]\d{6}\d*[1-9]", cell) is not None for cell in cells]
+            finer = [
+                date is not None and re.search(r"[.,]\d{6}\d*[1-9]", cell) is not None
+                for date, cell in zip(read, cells, strict=True)
+            ]
             if date_format is None and any(finer):
                 raise frame.error(
                     finer.index(True), name, ", but times must be whole microseconds; round them"
@@ -383,9 +385,13 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
     return found, zoned
 
 
-def _numbers_as_times(column: Array) -> Array:
+def _numbers_as_times(frame: Frame, name: str, column: Array) -> Array:
     """Returns int64, if these are whole numbers that it holds, else float64."""
-    return column.astype(np.int64 if column.dtype.kind in "iu" else np.float64)
+    if column.dtype.kind in "uO":
+        large = [row for row, value in enumerate(column.tolist()) if not -(2**63) <= value < 2**63]
+        if large:
+            raise frame.error(large[0], name, ", but whole numbers that are times must be less than 2^63")
+    return column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
 
 
 def _calendar_of(times: Array, name: str) -> Array:

@@ -14,7 +14,7 @@ from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 from graphnet.system.process import collector_paused
-from graphnet_rnn.cell.cell import Cell, at_each_step
+from graphnet_rnn.cell.cell import Cell, at_each_step, title_of
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.errors import UsageError
@@ -322,13 +322,13 @@ class Unrolled(ShowsItself):
         """o_0, from the states before the first step"""
         column = []
         for l, (cell, at) in enumerate(zip(self.network.layers, self._starts(), strict=True)):
-            with gn.scope(layer=self._layer(f"layer{l}"), cell=cell.title, time=self.begins):
+            with gn.scope(layer=self._layer(f"layer{l}"), cell=title_of(cell), time=self.begins):
                 column.append(cell.read_off([self.initial[i] for i in at]))
         with gn.scope(layer=self._layer("output"), time=self.begins):
             return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
-        first, titles = 0, [cell.title for cell in layers]
+        first, titles = 0, [title_of(cell) for cell in layers]
         for t in range(self.time):
             below = x = self._input_at(t)
             inside = self._inside_at(t)
@@ -354,7 +354,7 @@ class Unrolled(ShowsItself):
             with gn.scope(layer=self._layer(f"layer{l}")):
                 with gn.scope(part="input"):
                     read = at_each_step(partial(self._read, l), below, xs)
-                with gn.scope(cell=cell.title):
+                with gn.scope(cell=title_of(cell)):
                     below, states[l] = cell.sequence(read, states[l], inside=inside)
             hidden.append(below)
         yield from map(list, zip(*hidden, strict=True))

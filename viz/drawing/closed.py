@@ -89,11 +89,11 @@ class ClosedPicture:
     edges: tuple[Link, ...]
     columns: int
     states: tuple[int, ...]
+    parts: tuple[range, ...]
     scale: NoteScale | None = None
     title: str = ""
     #: Picture with the same rows and columns, drawn to the right.
     beside: ClosedPicture | None = None
-    parts: tuple[range, ...] = ()
 
 
 def is_unrolled(graph: Graph) -> bool:
@@ -142,7 +142,7 @@ class _Closing:
         boxes = tuple(self.boxes.values())
         scale = self.notes.scale(box.note for box in boxes) if self.notes else None
         links = tuple(self.links.values())
-        return ClosedPicture(boxes, links, self.last + 1, (1, *most), scale, parts=groups.parts)
+        return ClosedPicture(boxes, links, self.last + 1, (1, *most), groups.parts, scale)
 
     def note(self, thing: object) -> Note | None:
         if self.notes is None:

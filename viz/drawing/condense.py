@@ -98,22 +98,32 @@ def condense(graph: Graph) -> Groups:
         elif any(x in of or x in after for x in node.inputs):
             after[node] = None
     inputs, rows, cells = _rows(at, of)
-    parts, numbers = _parts(times, at, cells)
-    begins = {group.row: group.column for group in reversed(at.values())}
-    rows.sort(key=lambda row: next(i for i, part in enumerate(parts) if begins[row] in part))
+    parts, numbers = _parts(times, at)
+    ends = _ends(at)
+    rows.sort(key=lambda row: next(i for i, part in enumerate(parts) if ends[row] in part))
     return Groups(parts, numbers, at, of, list(after), inputs, rows, cells, flow.reversed)
 
 
+def _ends(at: dict[tuple[int, Hashable], StepGroup]) -> dict[Hashable, int]:
+    """Last column of each row."""
+    found: dict[Hashable, int] = {}
+    for group in at.values():
+        found[group.row] = max(group.column, found.get(group.row, 0))
+    return found
+
+
 def _parts(
-    times: list[Any], at: dict[tuple[int, Hashable], StepGroup], cells: set[Hashable]
+    times: list[Any], at: dict[tuple[int, Hashable], StepGroup]
 ) -> tuple[tuple[range, ...], dict[int, Any]]:
     """Parts and numbers of Groups; moves the groups of later parts to the right."""
-    rows: list[set[Hashable]] = [set() for _ in times]
+    ends = _ends(at)
+    last = [0] * len(times)  # of all rows with a step in this column
     for group in at.values():
-        if group.row in cells:
-            rows[group.column].add(group.row)
-    pairs = enumerate(pairwise(rows), start=1)
-    begins = [0, *(c for c, (before, here) in pairs if before and here and before.isdisjoint(here))]
+        if group.row != BETWEEN:
+            last[group.column] = max(last[group.column], ends[group.row])
+    begins = [0, *(c for c in range(1, len(times)) if max(last[:c]) < c)]
+    if 2 * len(begins) > len(times):  # layers of one step
+        begins = [0]
     parts, numbers = [], {}
     for shift, (begin, end) in enumerate(pairwise([*begins, len(times)])):
         parts.append(range(begin + shift, end + shift))

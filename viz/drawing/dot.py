@@ -100,7 +100,7 @@ def _apart(picture: Picture, theme: Style) -> float:
     """Inches between shapes of one rank, for labels of a cell side by side on their edges."""
     cells = {shape.key for shape in picture.shapes if _is_timed(shape.cluster)}
     labels = {edge.label for edge in picture.edges if edge.head in cells}
-    return max(0.5, *(0.6 * width_of(label, theme.edge_size) / 72 for label in labels), 0)
+    return max([0.5, *(0.6 * width_of(label, theme.edge_size) / 72 for label in labels)])
 
 
 # -- shapes ----------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def draw(
     rankdir: for open pictures, "LR" (left to right), "BT" (bottom to top), or None (default): "BT" for graphs unrolled
     in time, "LR" for others.
     steps: maximum number of time steps, and of repeated blocks of a cell, to draw: the first, the last, and those
-    between as one. None (default): 8 time steps, or 4 in open pictures; 3 blocks.
+    between as one. None (default): 8 time steps, or 4 in open pictures; 3 blocks. Networks that run one after the other
+    share it, with at least 3 steps for each.
     limit: maximum number of nodes to lay out; 3000 by default, None for no limit. `.dot` has none.
     theme: "light" (default), "dark", "colour-blind", or a Style.
     notes: notes on nodes, from `values`, `gradients`, `times`, `changes` or `units`; None by default.

@@ -60,7 +60,7 @@ class _Grid:
         self.box = {box.key: box for box in picture.shapes}
         self.row_of: dict[int, list[Box]] = {}
         for box in picture.shapes:
-            if box.kind in _CELLS:
+            if box.kind in (*_CELLS, BoxKind.OUTPUT):
                 self.row_of.setdefault(box.row, []).append(box)
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
         labels = (width_of(link.label, theme.edge_size) for lanes in self.lanes.values() for link in lanes)
@@ -123,7 +123,8 @@ class _Grid:
         lanes = self.reach("left") + self.reach("right")
         widths: dict[tuple[int, int], float] = {}
         for box in self.picture.shapes:
-            if box.kind is not BoxKind.COST and box.row <= len(self.picture.states) - 1 and box.column >= 0:
+            stacked = box.kind in (BoxKind.COST, BoxKind.STATE)
+            if not stacked and box.row <= len(self.picture.states) - 1:
                 w, _ = self.size(box)
                 widths[box.row, box.column] = widths.get((box.row, box.column), 0.0) + 2 * w + 8
         if any(link.role is EdgeRole.GENERATED for link in self.picture.edges):

@@ -59,6 +59,10 @@ class Layout:
     wires: list[Points]
 
     @cached_property
+    def frames(self) -> Points:
+        return np.array(self.shapes)
+
+    @cached_property
     def points(self) -> Points:
         """Points of all wires from left to right, and the number of the wire of each."""
         found = [np.column_stack([wire, np.full(len(wire), k)]) for k, wire in enumerate(self.wires)]
@@ -138,7 +142,7 @@ class _Places:
             self.cost = _AWAY * np.abs(share - _BEST)
         else:
             self.cost = _AWAY * np.abs((1 - share) * len(own) * _STEP - text.best) / _STEP
-        for x, y, w, h in self._near(np.array(layout.shapes)):
+        for x, y, w, h in self._near(layout.frames):
             self.cost += _COVERED * self.overlap(np.array([x, y]), np.array([w, h]))
         for x, y, w, h in layout.clusters:
             away = np.abs(self.points - (x, y)) - (w, h)

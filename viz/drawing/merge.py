@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from html import escape
 from typing import Any
 
@@ -44,7 +45,9 @@ def merged(picture: Picture, groups: Mapping[str, Shape]) -> Picture:
         if tail != head:
             operand = edge.operand if (tail, head) == (edge.tail, edge.head) else None
             edges[replace(edge, tail=tail, head=head, operand=operand)] = None
-    return replace(picture, shapes=tuple(shapes), edges=tuple(edges))
+    pairs = (tuple(groups[key].key if key in groups else key for key in pair) for pair in picture.pairs)
+    kept = tuple((first, second) for first, second in dict.fromkeys(pairs) if first != second)
+    return replace(picture, shapes=tuple(shapes), edges=tuple(edges), pairs=kept)
 
 
 # -- composites ----------------------------------------------------------------------------------
@@ -120,14 +123,15 @@ def fold_time(picture: Picture, steps: int) -> Picture:
 
 
 def fold_blocks(picture: Picture, blocks: int = 3) -> Picture:
-    """Draws the blocks of a cell, each made in `gn.scope(block=...)`, between the first and the last few as one."""
-    places: dict[Cluster | None, dict[Any, list[str]]] = {}
+    """Draws the blocks of a cell, each made in `gn.scope(block=number)`, between the first and the last few as one."""
+    places: dict[tuple[Any, ...], dict[int, list[str]]] = {}
     for shape in picture.shapes:
-        block = shape.nodes[-1].scope.get("block") if shape.nodes and shape.role is Role.OPERATOR else None
-        if block is not None:
-            places.setdefault(shape.cluster, {}).setdefault(block, []).append(shape.key)
+        scope = shape.nodes[-1].scope if shape.nodes and shape.role in (Role.OPERATOR, Role.LABEL) else {}
+        if type(block := scope.get("block")) is int:
+            around = (shape.cluster, *(f"{key}={scope[key]}" for key in sorted(scope) if key != "block"))
+            places.setdefault(around, {}).setdefault(block, []).append(shape.key)
     groups: dict[str, Shape] = {}
-    for cluster, found in places.items():
+    for (cluster, *_), found in places.items():
         first, last = _ends(len(found), blocks)
         hidden = list(found.values())[first : len(found) - last]
         if len(hidden) < 2:
@@ -139,9 +143,21 @@ def fold_blocks(picture: Picture, blocks: int = 3) -> Picture:
             for way in ("ahead", "back")
         )  # fmt: skip
         groups |= {key: backward if key in late else forward for keys in hidden for key in keys}
-    if not groups:
+    folded = merged(picture, groups)
+    if not groups or _has_a_cycle(folded):  # such as of derivatives of derivatives
         return picture
-    return _without_lonely(merged(picture, groups), {one.key for one in groups.values()})
+    return _without_lonely(folded, {one.key for one in groups.values()})
+
+
+def _has_a_cycle(picture: Picture) -> bool:
+    reads: dict[str, set[str]] = {}
+    for edge in picture.edges:
+        reads.setdefault(edge.head, set()).add(edge.tail)
+    try:
+        TopologicalSorter(reads).prepare()
+    except CycleError:
+        return True
+    return False
 
 
 def weights_beside_uses(picture: Picture) -> Picture:
@@ -250,11 +266,9 @@ def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
 
     A row with boxes only there, such as the memory of a decoder, keeps one of them.
     """
-    folded, parts = picture, picture.parts or (range(picture.columns),)
-    for number in range(len(parts)):
-        part = (folded.parts or parts)[number]
-        folded = _fold_part(folded, part, max(3, steps // len(parts)))
-    return folded
+    for number in range(len(picture.parts)):
+        picture = _fold_part(picture, picture.parts[number], max(3, steps // len(picture.parts)))
+    return picture
 
 
 def _fold_part(picture: ClosedPicture, part: range, steps: int) -> ClosedPicture:

@@ -19,7 +19,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
-from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.cell import Cell, title_of
 from graphnet_rnn.cell.initializers import Initializer, checked_initial, glorot, normal
 from graphnet_rnn.cell.weights import Weights
 from graphnet_rnn.cells.elman import Elman
@@ -109,7 +109,7 @@ class Controller(Model):
         new: list[tuple[Node, ...]] = []
         below = v
         for l, (cell, old) in enumerate(zip(self.layers, states, strict=True)):
-            with gn.scope(layer=f"layer{l}", cell=cell.title):
+            with gn.scope(layer=f"layer{l}", cell=title_of(cell)):
                 x = gn.concatenate([below, v], axis=1) if l else v
                 below, after = cell.advance(x, old)
                 new.append(after)

@@ -548,6 +548,10 @@ def test_times_are_exact() -> None:
             Table({"t": given, "y": [1.0, 2, 3]}, choice)
     with pytest.raises(DataError, match=r"row 2 of the column 't' is .* less than 2\^63"):
         Table({"t": np.array([2**63 - 1, 2**63 + 1], "uint64"), "y": [1.0, 2]}, choice)
+    with pytest.raises(DataError, match=r"row 1 of the column 't' is .* less than 2\^63"):
+        Table({"t": [str(2**63), "-1"], "y": [1.0, 2]}, choice)
+    with pytest.raises(DataError, match=r"row 1 of the column 't' is .* but must be a time in the form"):
+        Table({"t": ["1720000000.1234567", ""], "y": [1.0, 2]}, choice)
 
 
 def test_large_whole_numbers_of_a_list_are_exact() -> None:

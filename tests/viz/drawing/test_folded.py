@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet_rnn.network.unroll import Unrolled
@@ -52,6 +53,39 @@ def test_encoder_and_decoder_count_and_fold_their_own_steps(longest: tuple[int, 
     assert starts[1] == min(cells[1]) - 1
     assert starts[2] == max(cells[2]) + 1
     assert len(starts) == 3
+
+
+def steps_of(layer: str, h: gn.Node, times: range) -> gn.Node:
+    for time in times:
+        with gn.scope(layer=layer, cell="Tanh", time=time):
+            h = gn.tanh(h)
+    return h
+
+
+def test_networks_one_after_the_other() -> None:
+    """Each is a part; a layer that comes again, or layers of one step, are none; nor is an output before the steps."""
+    h = gn.input((1, 2), name="h_0")
+    thrice = steps_of("c", steps_of("b", steps_of("a", h, range(1, 6)), range(6, 9)), range(9, 13))
+    again = steps_of("a", steps_of("b", steps_of("a", h, range(1, 6)), range(6, 9)), range(9, 13))
+    single = h
+    for time in range(1, 13):
+        single = steps_of(f"layer{time}", single, range(time, time + 1))
+    e = rnn.Network([rnn.GRU(4)], 5, 0).unroll(4, 1, name="encoder")
+    d = rnn.Network([rnn.GRU(4)], 5, 5).unroll(3, 1, initial=e.final, predict_first=True, name="decoder")
+    for thing, parts in ((thrice, 3), (again, 1), (single, 1), (d, 1)):
+        drawing = viz.draw(thing, closed=True, steps=20)
+        check_layout(drawing)
+        assert len(drawing.picture.parts) == parts
+        check_layout(viz.draw(thing, closed=True))
+
+
+def test_an_output_may_read_the_state_before() -> None:
+    h, outputs = gn.input((1, 2), name="h_0"), []
+    for time in range(1, 4):
+        with gn.scope(layer="output", time=time):
+            outputs.append(gn.exp(h))
+        h = steps_of("layer0", h, range(time, time + 1))
+    assert viz.draw(gn.sum(gn.add(*outputs)), closed=True).svg
 
 
 def test_the_output_of_a_whole_sequence_is_drawn() -> None:

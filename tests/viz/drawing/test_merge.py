@@ -101,6 +101,23 @@ def test_blocks_are_those_of_one_step_in_one_direction():
                 assert len(list(TopologicalSorter(reads).static_order())) == len(reads)
 
 
+def test_blocks_beside_folded_time_labels_and_other_stacks():
+    u = rnn.Network([rnn.RHN(4, depth=5)], 5, 5).unroll(time=10, batch=1)
+    picture = viz.draw(gn.gradient(u.cost, [u.network.parameters["layer0.W_sh2"]]), closed=False).picture
+    assert {key for pair in picture.pairs for key in pair} <= {shape.key for shape in picture.shapes}
+    h = gn.input((2, 3), name="x")
+    for tower in ("left", "right"):
+        for number in range(6):
+            with gn.scope(tower=tower, block=number):
+                h = gn.label(gn.tanh(h), f"h{number}")
+    lines = [shape.lines for shape in viz.draw(h).picture.shapes]
+    assert lines.count(("⋯", "4 blocks")) == 2
+    assert len(lines) == 1 + 2 * (2 * 2 + 1)
+    for odd in ([0, 1], "embed"):
+        with gn.scope(block=odd):
+            assert viz.draw(gn.exp(gn.sin(h))).size == len(lines) + 2
+
+
 def test_composites_are_closed_and_open():
     x, y = gn.input((4, 3), name="X"), gn.input((4, 1), name="y")
     w = gn.parameter(np.ones((3, 1), "float32"), name="W")
