@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from viz.drawing.geometry import Frame, Point, at, plus, straight
+from viz.drawing.geometry import Frame, Point, at, curve, plus, straight
 from viz.drawing.layout import BOX, EDGE, NODE, POS, drawn_edges, frames_of
 from viz.drawing.picture import Edge, Picture, in_order
 
@@ -298,15 +298,8 @@ def _free(height: float, others: Sequence[Frame]) -> float:
 
 
 def _touches(points: Sequence[Point], shapes: Sequence[Frame]) -> bool:
-    t = np.linspace(0, 1, 24)[:, None]
-    knots = np.array(points)
-    for k in range(0, len(knots) - 3, 3):
-        a, b, c, d = knots[k : k + 4]
-        curve = (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
-        for x, y, w, h in shapes:
-            if (np.abs(curve - (x, y)) < (w, h)).all(1).any():
-                return True
-    return False
+    drawn = curve(points)
+    return any((np.abs(drawn - (x, y)) < (w, h)).all(1).any() for x, y, w, h in shapes)
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -1,13 +1,29 @@
-"""Curves of a closed picture, and widths of text."""
+"""Curves, and widths of text."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from html import unescape
 from re import sub
 from typing import NamedTuple
 
-__all__ = ["Frame", "Point", "across", "at", "past_the_row", "plus", "rising", "straight", "width_of"]
+import numpy as np
+
+from graphnet.graph.node import Array
+
+__all__ = [
+    "Frame",
+    "Point",
+    "across",
+    "at",
+    "curve",
+    "past_the_row",
+    "plus",
+    "rising",
+    "straight",
+    "width_of",
+]
 
 Point = tuple[float, float]
 
@@ -46,6 +62,17 @@ def across(a: Frame, b: Frame, reach: float) -> list[Point]:
     up = 1 if b.y > a.y else -1
     start, end = (a.x + reach * a.w, a.y + up * a.h * 0.5), (b.x - 0.75 * b.w, b.y - up * b.h)
     return [start, (start[0] + 30, start[1]), (end[0], end[1] - up * 34), end]
+
+
+def curve(knots: Sequence[Point]) -> Array:
+    """Points of a chain of cubic Bézier curves, 32 for each and the first knot."""
+    t = np.linspace(0, 1, 33)[1:, None]
+    points = np.array(knots, float)
+    parts = [points[:1]]
+    for k in range(0, len(points) - 3, 3):
+        a, b, c, d = points[k : k + 4]
+        parts.append((1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d)
+    return np.concatenate(parts)
 
 
 def plus(a: Point, b: Point) -> Point:

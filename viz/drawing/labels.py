@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from viz.drawing.geometry import Frame, at, width_of
+from viz.drawing.geometry import Frame, Point, at, curve, width_of
 from viz.drawing.layout import BOX, drawn_edges, frame_of, frames_of
 from viz.drawing.markup import backed, html_label
 from viz.drawing.picture import Picture
@@ -106,21 +106,17 @@ def _node(text: _Text, place: Points, layout: Layout, theme: Style) -> str:
 
 def _points_of(pos: str) -> Points:
     """Points of a spline of Graphviz: s,x,y and e,x,y are its tips, the other words knots."""
-    tips: dict[str, Points] = {}
-    knots = []
+    tips: dict[str, Point] = {}
+    knots: list[Point] = []
     for word in pos.split():
         *mark, x, y = word.split(",")
-        point = np.array([float(x), float(y)])
         if mark:
-            tips[mark[0]] = point
+            tips[mark[0]] = float(x), float(y)
         else:
-            knots.append(point)
-    curve = [knots[0]]
-    t = np.linspace(0, 1, 33)[1:, None]
-    for k in range(0, len(knots) - 3, 3):
-        a, b, c, d = knots[k : k + 4]
-        curve += list((1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d)
-    whole = np.array([*(tips[s] for s in "s" if s in tips), *curve, *(tips[e] for e in "e" if e in tips)])
+            knots.append((float(x), float(y)))
+    whole = np.array(
+        [*(tips[s] for s in "s" if s in tips), *curve(knots), *(tips[e] for e in "e" if e in tips)]
+    )
     along = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(whole, axis=0).T))])
     wanted = np.linspace(0, along[-1], max(2, int(along[-1] / _STEP) + 1))
     return np.column_stack([np.interp(wanted, along, whole[:, axis]) for axis in (0, 1)])
