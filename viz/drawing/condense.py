@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from graphnet.graph.graph import Graph
@@ -121,7 +121,7 @@ def _parts(
     for group in at.values():
         if group.row != BETWEEN:
             last[group.column] = max(last[group.column], ends[group.row])
-    begins = [0, *(c for c in range(1, len(times)) if max(last[:c]) < c)]
+    begins = [0, *(c for c, reach in enumerate(accumulate(last[:-1], max), start=1) if reach < c)]
     if 2 * len(begins) > len(times):  # layers of one step
         begins = [0]
     parts, numbers = [], {}

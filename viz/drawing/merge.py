@@ -143,10 +143,10 @@ def fold_blocks(picture: Picture, blocks: int = 3) -> Picture:
             for way in ("ahead", "back")
         )  # fmt: skip
         groups |= {key: backward if key in late else forward for keys in hidden for key in keys}
-    folded = merged(picture, groups)
-    if not groups or _has_a_cycle(folded):  # such as of derivatives of derivatives
+    if not groups:
         return picture
-    return _without_lonely(folded, {one.key for one in groups.values()})
+    folded = _without_lonely(merged(picture, groups), {one.key for one in groups.values()})
+    return picture if _has_a_cycle(folded) else folded  # such as of derivatives of derivatives
 
 
 def _has_a_cycle(picture: Picture) -> bool:

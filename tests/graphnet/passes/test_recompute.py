@@ -15,7 +15,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from tests.graphnet.backends.unseen_cells import CELLS
 from tests.graphnet.passes.test_products import arrays_for, count
-from tests.tables import case
+from tests.tables import case, some_quick
 
 STEPS = 24
 
@@ -79,6 +79,12 @@ for number, cell in enumerate(EVERY):
         SHARED.append(pytest.param(cell, what, marks=[] if quick else [pytest.mark.slow]))
 
 
+SETTINGS: list[dict[str, Any]] = [
+    {"layers": 2, "skip": True}, {"layers": 2, "dropout": 0.3}, {"reads": "vectors", "loss": "squared"},
+    {"reads": "vectors", "loss": "sigmoid"},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(("cell", "what"), SHARED)
 def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
     u = unrolled(cell)
@@ -88,10 +94,12 @@ def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
     require_less(*derived_of(u, what), share, ["numpy" if what == "gradient" else "numba"])
 
 
-def test_every_net_needs_less() -> None:
-    for settings in ({"layers": 2, "skip": True, "dropout": 0.3}, {"reads": "vectors", "loss": "sigmoid"}):
-        with case(settings):
-            require_less(*derived_of(unrolled(rnn.LSTM, **settings)), 0.8)
+@pytest.mark.parametrize("settings", some_quick(SETTINGS, SETTINGS[::3]))
+def test_every_net_needs_less(settings: dict[str, Any]) -> None:
+    require_less(*derived_of(unrolled(rnn.LSTM, **settings)), 0.8)
+
+
+def test_a_net_whose_last_states_are_read_needs_less() -> None:
     u = rnn.Network([rnn.GRU(5)], 3, 3, dtype="float64").unroll(STEPS, 4, unscored=7)
     outputs, inputs = derived_of(u)
     require_less([*outputs, *u.final], inputs, 0.7)
@@ -165,12 +173,18 @@ def test_only_the_recurrence_is_recomputed() -> None:
     assert passes.recompute(graph, segments=4) is graph
 
 
-def test_a_budget_is_kept_with_no_more_segments_than_it_takes() -> None:
-    outputs, inputs = derived_of(unrolled(rnn.GRU, 30))
+@pytest.mark.parametrize(
+    ("cell", "steps", "shares"),
+    [(rnn.GRU, 30, (0.8, 0.5)), pytest.param(rnn.LSTM, 40, (0.8, 0.5, 0.35), marks=pytest.mark.slow)],
+)
+def test_a_budget_is_kept_with_no_more_segments_than_it_takes(
+    cell: type[rnn.Cell], steps: int, shares: tuple[float, ...]
+) -> None:
+    outputs, inputs = derived_of(unrolled(cell, steps))
     whole = gn.compile(outputs, inputs)
     assert gn.compile(outputs, inputs, memory=whole.memory).reports[0].name == "prune"
     sizes = []
-    for share in (0.8, 0.5):
+    for share in shares:
         f = gn.compile(outputs, inputs, memory=int(share * whole.memory))
         assert f.memory <= share * whole.memory
         assert f.reports[0].name == "recompute"
