@@ -3,7 +3,7 @@
 import viz
 
 viz.draw(cost)                                       # a notebook shows it
-viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
+viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html .tex
 viz.draw(cost, notes=viz.gradients(cost))            # or viz.values, viz.times, viz.units: notes on each node
 viz.mirror(cost)                                     # forward and backward pass, side by side
 viz.explore(cost)                                    # HTML page to browse and search a graph

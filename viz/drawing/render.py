@@ -1,4 +1,4 @@
-"""Drawing: a picture as SVG, PNG, PDF, DOT or HTML, rendered by Graphviz.
+"""Drawing: a picture as SVG, PNG, PDF, DOT, HTML or TikZ, rendered by Graphviz.
 
 The first of these that is installed is used: the `dot` program on PATH; the Graphviz in pygraphviz (2.0 or later);
 DOT text and a page that shows it.
@@ -31,6 +31,7 @@ from viz.drawing.grid import grid_dot
 from viz.drawing.labels import with_labels
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
+from viz.drawing.tikz import tikz_of
 from viz.errors import DrawingError, LayoutTimeoutError, named_file
 from viz.files import write_file
 from viz.notebook import bundle_of
@@ -38,7 +39,7 @@ from viz.style import LIGHT, Style
 
 __all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "installed_renderer"]
 
-FORMATS = ("svg", "png", "pdf", "dot", "html")
+FORMATS = ("svg", "png", "pdf", "dot", "html", "tex")
 _ID = re.compile(r'(<\w+ id=")')
 #: Maximum seconds of a layout, and of a second one with less effort.
 _SECONDS, _MORE_SECONDS = 30, 90
@@ -133,7 +134,7 @@ class Drawing:
         return found.describe() if found else _no_renderer()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the picture as .svg, .png, .pdf, .dot or .html; returns the path.
+        """Writes the picture as .svg, .png, .pdf, .dot, .html or .tex (TikZ); returns the path.
 
         An existing file is replaced when the new one is complete. Raises DrawingError.
         """
@@ -159,6 +160,8 @@ class Drawing:
     def _contents(self, suffix: str) -> bytes:
         if suffix in ("svg", "dot", "html"):
             return str(getattr(self, suffix)).encode()
+        if suffix == "tex":
+            return tikz_of(self._rendered("json")).encode()
         return self._rendered(suffix)
 
     def _rendered(self, form: str) -> bytes:
@@ -248,7 +251,7 @@ def _no_renderer() -> str:
 
 
 def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
-    """Renders DOT text as svg, png or pdf; returns the bytes and the renderer.
+    """Renders DOT text as svg, png, pdf or json; returns the bytes and the renderer.
 
     Raises LayoutTimeoutError if the layout takes longer than `seconds`; other renderers are not tried then.
     """

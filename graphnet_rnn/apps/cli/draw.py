@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         default="graph.svg",
         metavar="FILE",
-        help="output file: .svg, .png, .pdf, .dot or .html (charts: .svg, .png or .pdf; samples: .html, .svg, "
+        help="output file: .svg, .png, .pdf, .dot, .html or .tex (charts: .svg, .png or .pdf; samples: .html, .svg, "
         ".txt or .ansi, or none to print them; dump: a folder)",
     )
     add(

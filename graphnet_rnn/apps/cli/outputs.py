@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 #: Suffixes of charts, of pictures of graphs, of pages of text, and of records.
-CHARTS, PICTURES = (".svg", ".png", ".pdf"), (".svg", ".png", ".pdf", ".dot", ".html")
+CHARTS, PICTURES = (".svg", ".png", ".pdf"), (".svg", ".png", ".pdf", ".dot", ".html", ".tex")
 PAGES, RECORDS = (".html", ".svg", ".txt", ".ansi"), (".jsonl",)
 #: Marks of our files in formats that people also write by hand.
 OURS = {

@@ -50,7 +50,7 @@ def test_everything_is_shown_of_a_cell_and_of_a_model(here: Path) -> None:
                 assert (here / out / "instructions.txt").stat().st_size > 0
             else:
                 assert "#15181d" in (here / out).read_text(encoding="utf-8") or shown == "explorer", words
-    for ending in ("svg", "png", "pdf", "dot", "html"):
+    for ending in ("svg", "png", "pdf", "dot", "html", "tex"):
         for _ in range(2):  # one of before is replaced
             assert main(["draw", "Dense", "--out", f"cell.{ending}"]) == 0
 

@@ -1,0 +1,99 @@
+"""Pictures as TikZ: every shape, edge and text of the layout, in characters that pdflatex knows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from tests.tables import some_quick
+from viz.drawing.render import Drawing, installed_renderer
+from viz.drawing.tikz import tikz_of
+
+pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
+
+
+def drawings() -> dict[str, Drawing]:
+    x, t = gn.input((4, 3), name="x%_{}"), gn.input((4, 2), name="t")
+    W = gn.parameter([[0.5, -0.2], [0.1, 0.4], [-0.3, 0.2]], name="W")
+    cost = gn.mean(gn.squared_error(gn.label(gn.tanh(x @ W), "y_hat"), t))
+    net = rnn.Network([rnn.GRU(4), rnn.GRU(4)], inputs=3, outputs=3)
+    return {
+        "closed": viz.draw(net.unroll(time=12, batch=1).cost),
+        "dark": viz.draw(cost, theme="dark", notes=viz.values(cost)),
+        "gradients": viz.draw(cost, notes=viz.gradients(cost)),
+        "mirror": viz.mirror(cost),
+        "unrolled": viz.draw(net.unroll(time=2, batch=1), style="compact", closed=False),
+    }
+
+
+def cells() -> Any:
+    return some_quick(sorted(rnn.cells.ALL), ("LSTM", "RHN", "GRU"))
+
+
+def code_of(drawing: Drawing, folder: Path) -> str:
+    return drawing.save(folder / "picture.tex").read_text(encoding="utf-8")
+
+
+def check(drawing: Drawing, code: str) -> None:
+    """As many arrows and lines of text as in the layout; only letters that every TeX reads."""
+    layout = json.loads(drawing._by_graphviz(drawing._laid_out, "json"))
+    every = [*layout.get("objects", ()), *layout.get("edges", ())]
+    tips = sum(key in part for part in every for key in ("_hdraw_", "_tdraw_"))
+    curves = sum("_draw_" in part for part in layout.get("edges", ()))
+    assert len(re.findall(r"\\path\[draw=\w+, [^]]*\] .* controls", code)) >= curves
+    assert len(re.findall(r"\\path\[fill=\w+.* -- cycle;", code)) >= tips
+    letters = {
+        operation["text"]
+        for part in [layout, *every]
+        for key in part
+        if key.endswith("ldraw_")
+        for operation in part[key]
+        if operation["op"] == "T"
+    }
+    assert code.isascii(), sorted(set(filter(lambda c: not c.isascii(), code)))
+    words = [word for word in letters if re.fullmatch("[A-Za-z]{2,}", word)]
+    assert not [word for word in words if word not in code]
+    escaped = re.sub(r"\\[{}]", "", code)
+    assert escaped.count("{") == escaped.count("}")
+    assert code.replace(r"\$", "").count("$") % 2 == 0
+
+
+@pytest.mark.parametrize("name", cells())
+def test_a_cell_has_all_its_edges_and_texts(name: str, tmp_path: Path) -> None:
+    drawing = viz.draw(rnn.cells.ALL[name], style="compact")
+    check(drawing, code_of(drawing, tmp_path))
+
+
+@pytest.mark.parametrize("name", sorted(drawings()))
+def test_a_picture_has_all_its_edges_and_texts(name: str, tmp_path: Path) -> None:
+    drawing = drawings()[name]
+    check(drawing, code_of(drawing, tmp_path))
+
+
+def test_names_are_formulas() -> None:
+    run = {"op": "T", "align": "l", "width": 8.0}
+    texts = [({"op": "t", "fontchar": flags}, {**run, "pt": [8.0 * n, 0], "text": text})
+             for n, (flags, text) in enumerate([(2, "ŷ"), (16, "t−1"), (8, "(1)"), (0, " 5 % σ")])]  # fmt: skip
+    font = [{"op": "F", "size": 14.0, "face": "Times"}, {"op": "c", "color": "#111111"}]
+    code = tikz_of(json.dumps({"objects": [{"_ldraw_": [*font, *(op for pair in texts for op in pair)]}]}))
+    assert r"at (16,0) {$\hat{y}_{t-1}^{(1)}$ 5 \% $\sigma $};" in code
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex")
+@pytest.mark.parametrize("name", sorted(drawings()))
+def test_latex_sets_it(name: str, tmp_path: Path) -> None:
+    code_of(drawings()[name], tmp_path)
+    text = r"\documentclass{article}\usepackage{tikz}\begin{document}\input{picture.tex}\end{document}"
+    (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
