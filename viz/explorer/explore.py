@@ -17,6 +17,7 @@ from graphnet.settings import shown
 from viz.drawing.names import printable
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError, named_file
+from viz.explorer.changes import program_of
 from viz.explorer.derivatives import (
     checked_nodes,
     cost_of,
@@ -172,6 +173,10 @@ def _page_of(
     rop = tangents_of(graph, directions) if directions else None
 
     data = payload(stages_of(graph, passes, function), given, backward, rop, rules=not is_large)
+    ids = dict(zip(graph.order, data["stages"][0]["order"], strict=True))
+    wanted = [list(found.of) if found else [] for found in (backward, rop)]
+    changes = program_of(graph, given, ids, cost, wanted[0], directions, wanted[1])
+    data["changes"] = changes and changes | {"side": data["side"]}
     title = _title(thing, original)
     data |= {"title": title, "about": _about(original, feeds, tangents, directions, is_large)}
     return ExplorerPage(title, page(data, title, style))

@@ -15,7 +15,7 @@ __all__ = ["SCRIPTS", "page"]
 #: Files in the order of the script; later ones use earlier ones.
 SCRIPTS = (
     "model.js", "markup.js", "heat.js", "view.js", "wires.js", "layered.js", "layout.js",
-    "draw.js", "steps.js", "panel.js", "keys.js", "main.js",
+    "draw.js", "changes.js", "steps.js", "panel.js", "keys.js", "main.js",
 )  # fmt: skip
 
 _CHOICES = (("light", LIGHT), ("dark", DARK))

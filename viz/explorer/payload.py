@@ -8,6 +8,7 @@ nodes    [op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem
          symbol and name are markup, plain is the name as in Python
 stages   {name, order, outputs, gone, fresh, compact}; compact: [node, symbol, source, label, source, label, ...]
 backward, rop   {of: [node, derivative, ...], made: [[node, made, ...], ...]}
+side     maximum rows and columns of a heat map
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ class _Writer:
             "ops": self.ops.rows,
             "nodes": self.rows,
             "stages": stages,
+            "side": self.side,
             **derived,
         }
 
@@ -190,14 +192,17 @@ class _Writer:
         )
         return {"of": of, "made": made}
 
+    @property
+    def side(self) -> int:
+        least, most = _SIDES
+        return max(least, min(most, int((_LETTERS / max(1, len(self.ids))) ** 0.5)))
+
     def compute(self, given: Mapping[Node, Array], derivatives: Sequence[Derivative | None]) -> None:
         outputs = [y for stage in self.stages for y in stage.graph.outputs]
         outputs += [d for found in derivatives if found is not None for d in found.of.values()]
-        least, most = _SIDES
-        side = max(least, min(most, int((_LETTERS / max(1, len(self.ids))) ** 0.5)))
         for node, value in computed(dict.fromkeys(outputs), given):
             if node in self.ids:
-                found = summary(value, side)
+                found = summary(value, self.side)
                 self.rows[self.ids[node]][9] = self.values.place(repr(found), found)
 
 

@@ -10,6 +10,7 @@ class Canvas {
     this.on = on;
     this.pan = { x: 0, y: 0 };
     this.zoom = 1;
+    this.isWhole = true;  // until the reader moves or zooms
     this.shapes = new Map();
     this.layers = Object.fromEntries(["frames", "arcs", "labels", "nodes"].map((name) => [name, svg("g", { class: name })]));
     this.world = svg("g", { class: "world" }, ...Object.values(this.layers));
@@ -36,6 +37,7 @@ class Canvas {
       if (!drag.moved) this.root.setPointerCapture(drag.id);
       drag.moved = true;
       this.on.hover(null);
+      this.isWhole = false;
       this.pan = { x: drag.pan.x + dx, y: drag.pan.y + dy };
       this.transform();
     });
@@ -51,6 +53,7 @@ class Canvas {
 
   zoomBy(factor, x = this.root.clientWidth / 2, y = this.root.clientHeight / 2) {
     const zoom = Math.min(ZOOM.most, Math.max(ZOOM.least, this.zoom * factor));
+    this.isWhole = false;
     this.pan = { x: x - ((x - this.pan.x) * zoom) / this.zoom, y: y - ((y - this.pan.y) * zoom) / this.zoom };
     this.zoom = zoom;
     this.transform();
@@ -58,6 +61,7 @@ class Canvas {
 
   fit() {
     const box = this.extent;
+    this.isWhole = true;
     const room = 40;
     const width = this.root.clientWidth - 2 * room, height = this.root.clientHeight - 2 * room;
     this.zoom = Math.min(1.5, Math.max(ZOOM.least, Math.min(width / box.width, height / box.height)));
@@ -86,6 +90,7 @@ class Canvas {
   approach(frame) {
     const fits = Math.min((this.root.clientWidth - 80) / frame.width, (this.root.clientHeight - 80) / frame.height);
     const zoom = Math.min(1, fits);
+    this.isWhole = false;
     if (zoom > this.zoom) {
       const x = this.pan.x + frame.x * this.zoom, y = this.pan.y + frame.y * this.zoom;
       this.zoom = zoom;

@@ -1,6 +1,6 @@
 // Main: state of the view, and all actions on it.
 
-const FEW = 90;          // maximum number of elements that are opened automatically
+const FEW = 90;          // maximum number of elements of a graph without time steps that are opened at the start
 const SHOWN_TIMES = 7;   // time steps that are shown of a longer sequence
 const MORE_TIMES = 10;   // and how many more at each asking
 
@@ -28,10 +28,8 @@ class App {
     const ids = this.view.times.map((box) => box.id);
     const tail = ids.length > SHOWN_TIMES + 4 ? 2 : SHOWN_TIMES + 4;
     this.shown = new Set(ids.length > SHOWN_TIMES + 4 ? [...ids.slice(0, SHOWN_TIMES - tail), ...ids.slice(-tail)] : ids);
-    this.open = new Set();
-    const everything = new Set(this.view.boxes.keys());
-    if (this.view.marks.size <= FEW) this.open = everything;
-    else for (const box of this.view.times) this.open.add(box.id);
+    const isSmall = !this.view.times.length && this.view.marks.size <= FEW;
+    this.open = new Set(isSmall ? this.view.boxes.keys() : this.view.times.map((box) => box.id));
     this.draw(null);
   }
 
@@ -51,7 +49,7 @@ class App {
     if (current) this.at = Math.max(0, this.steps.indexOf(current.ids[0]));
   }
 
-  decorate() {
+  decorate(renewsPanel = true) {
     const { canvas, scene, steps, scale } = this;
     const current = this.at !== null && this.at >= 0 ? steps.list[this.at]?.key : null;
     for (const element of scene.elements.values()) {
@@ -61,6 +59,7 @@ class App {
       group.classList.toggle("todo", status === "todo");
       group.classList.toggle("current", element.key === current || (status === "current" && element.kind === "mark"));
       group.classList.toggle("selected", element.key === this.selected);
+      group.classList.toggle("changed", Boolean(this.model.changes?.some) && element.kind !== "frame" && element.marks.some((mark) => this.model.changes.isChanged(mark.id)));
       group.classList.toggle("fresh", element.kind !== "frame" && element.marks.some((mark) => this.view.fresh.has(mark.key)));
       group.setAttribute("tabindex", element.key === this.selected ? "0" : "-1");
       group.setAttribute("aria-label", this.spoken(element));
@@ -72,11 +71,33 @@ class App {
       const touches = (key) => arc.edges.some((edge) => edge.source.key === key || edge.target.key === key);
       const flows = (key) => arc.edges.some((edge) => (this.mode === "backward" ? edge.source : edge.target).key === key);
       arc.shape.classList.toggle("related", this.selected !== null && touches(this.selected));
+      arc.shape.classList.toggle("cut", arc.edges.every((edge) => edge.links.every((link) => this.isCut(link))));
       arc.shape.classList.toggle("flows", current !== null && flows(current));
       arc.shape.classList.toggle("todo", this.at !== null && arc.edges.every((edge) => [edge.source, edge.target].some((end) => steps.status(end, this.at) === "todo")));
     }
-    this.panel.show(scene.elements.get(this.selected) ?? null, this.id);
+    if (renewsPanel) this.panel.show(scene.elements.get(this.selected) ?? null, this.id);
     this.tellBars(scale);
+  }
+
+  isCut(link) {
+    const { changes, nodes } = this.model;
+    if (!changes?.cut.size) return false;
+    const consumer = this.view.marks.get(link.to).id;
+    return nodes[consumer].inputs.some((source, slot) => source === link.value && changes.cut.has(`${consumer}.${slot}`));
+  }
+
+  // After a change by the reader: the picture, and the numbers of the panel.
+  changed() {
+    this.count();
+    this.decorate(false);
+    this.panel.renewValues();
+  }
+
+  undo() {
+    this.model.changes.reset();
+    this.count();
+    this.decorate();
+    this.say("all changes undone");
   }
 
   // In derivative modes: the norm, from pale to strong.
@@ -252,6 +273,7 @@ class App {
     this.id = this.stage.order.find((id) => this.model.nodes[id].stem === stem) ?? null;
     this.at = null;
     this.draw(anchor);
+    if (this.canvas.isWhole) this.canvas.fit();
   }
 
   toggleStyle() {

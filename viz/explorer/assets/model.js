@@ -24,10 +24,22 @@ function readModel(data) {
     place: new Map(stage.order.map((id, i) => [id, i])),
     drawn: { compact: readCompact(stage.compact, text), full: stage.order.map((id) => asItIs(nodes[id])) },
   }));
-  return {
-    title: data.title, about: data.about, boxes, nodes, stages,
+  const changes = data.changes ? new Changes(data.changes) : null;
+  return new Model({
+    title: data.title, about: data.about, boxes, nodes, stages, changes,
     backward: readDerivative(data.backward, nodes), rop: readDerivative(data.rop, nodes),
-  };
+  });
+}
+
+class Model {
+  constructor(parts) { Object.assign(this, parts); }
+
+  // Value of a node, or its gradient or tangent, after what the reader has changed; null if it has none.
+  valueOf(id, mode = "forward") {
+    if (this.changes?.some) return this.changes.value(mode, id);
+    const found = mode === "forward" ? id : this[mode]?.of.get(id);
+    return found === undefined ? null : this.nodes[found].value;
+  }
 }
 
 function asItIs(node) {

@@ -50,6 +50,7 @@ class Panel {
 
   show(element, id) {
     this.root.replaceChildren();
+    this.values = [];
     if (id !== null) this.showNode(id);
     else if (element) this.showBox(element);
     else this.showGraph();
@@ -64,6 +65,8 @@ class Panel {
       html("p", {}, `${stage.order.length} nodes, ${operators} of them operators.`),
       ...this.model.about.map((line) => html("p", { class: "muted" }, line)),
       html("p", { class: "muted" }, "Click a node or box, or press an arrow key; ? lists all keys."),
+      this.model.changes && html("p", { class: "muted" }, "Select a node to change it: scale an input or a weight, hold an operator at a value, cut an input. All values, gradients and tangents follow."),
+      this.model.changes?.some && this.undoButton(),
       legend(),
     );
   }
@@ -97,7 +100,10 @@ class Panel {
       ...(node.box === null ? [] : row("in", this.place(node.box))),
     ));
     this.appendValues(id);
-    if (!isDerived) this.appendNeighbours(id);
+    if (!isDerived) {
+      this.appendChanges(id);
+      this.appendNeighbours(id);
+    }
   }
 
   place(box) {
@@ -109,42 +115,101 @@ class Panel {
     return parts.join(" › ");
   }
 
-  // The value of the mode comes first and large, with its rule.
   appendValues(id) {
+    const place = html("div", { class: "values" });
+    this.values.push({ place, id });
+    this.root.append(place);
+    this.fillValues(place, id);
+  }
+
+  // The value of the mode comes first and large, with its rule.
+  fillValues(place, id) {
     const node = this.model.nodes[id];
     const title = this.title(id);
     const cards = [
-      ["forward", "value", "value", node.value],
-      ["backward", "gradient", `gradient ∂C/∂${title}`, this.derivative("backward", id)],
-      ["rop", "tangent", `tangent R{${title}}`, this.derivative("rop", id)],
-    ].filter(([, , , value]) => value);
+      ["forward", "value", "value"], ["backward", "gradient", `gradient ∂C/∂${title}`], ["rop", "tangent", `tangent R{${title}}`],
+    ].map(([mode, ...rest]) => [mode, ...rest, this.model.valueOf(id, mode)]).filter(([, , , value]) => value);
     cards.sort(([a], [b]) => (b === this.app.mode) - (a === this.app.mode));
+    place.replaceChildren();
     cards.forEach(([mode, kind, heading, value], i) => {
       const isFirst = mode === this.app.mode || (i === 0 && cards.length === 1);
-      this.root.append(valueCard(htmlText(heading), value, node, kind, isFirst));
-      if (mode === this.app.mode) this.appendRule(id);
+      place.append(valueCard(htmlText(heading), value, node, kind, isFirst));
+      if (mode === this.app.mode) this.appendRule(id, place);
     });
   }
 
-  derivative(mode, id) {
-    const found = this.model[mode]?.of.get(id);
-    return found === undefined ? null : this.model.nodes[found].value;
+  // Only the numbers anew: the controls keep the focus.
+  renewValues() { for (const { place, id } of this.values) this.fillValues(place, id); }
+
+  // -- changes -----------------------------------------------------------------------------------
+
+  appendChanges(id) {
+    const { changes } = this.model;
+    if (!changes || this.app.stageIndex) return;
+    const controls = [...this.leafControls(id, changes), ...this.holdControls(id, changes), ...this.cutControls(id, changes)];
+    if (controls.length) this.root.append(html("h3", {}, "change"), ...controls);
+    if (changes.some) this.root.append(this.undoButton());
+  }
+
+  undoButton() {
+    return html("button", { type: "button", class: "wide", "data-what": "undo", onclick: () => this.app.undo() }, "Undo all changes");
+  }
+
+  leafControls(id, changes) {
+    if (!changes.canScale(id)) return [];
+    const rows = [this.slider("times", "scale", changes.scaled.get(id) ?? 1, (factor) => changes.scale(id, factor))];
+    const numbers = changes.numbersOf(id);
+    if (numbers.length) {
+      rows.push(html("div", { class: "numbers-in" }, ...numbers.map((x, i) => html("input", {
+        type: "number", step: "0.1", value: Number(x.toPrecision(6)), "data-what": `number ${i}`, "aria-label": `number ${i + 1} of ${numbers.length}`,
+        oninput: ({ target }) => { if (target.value !== "") { changes.setNumber(id, i, Number(target.value)); this.app.changed(); } },
+      }))));
+    }
+    return rows;
+  }
+
+  holdControls(id, changes) {
+    if (!changes.canHold(id)) return [];
+    const held = changes.held.get(id);
+    const slider = this.slider("hold at", "hold", held ?? 0, (value) => { box.checked = true; changes.hold(id, value); });
+    const box = html("input", {
+      type: "checkbox", checked: held !== undefined, "data-what": "held", "aria-label": "hold at a value",
+      onchange: () => { changes.hold(id, box.checked ? Number(slider.querySelector("[type=number]").value) : null); this.app.changed(); },
+    });
+    slider.prepend(box);
+    return [slider];
+  }
+
+  cutControls(id, changes) {
+    const rows = this.model.nodes[id].inputs.map((source, slot) => [source, slot]).filter(([, slot]) => changes.canCut(id, slot));
+    return rows.map(([source, slot]) => html("label", { class: "control" },
+      html("input", {
+        type: "checkbox", checked: changes.cut.has(`${id}.${slot}`), "data-what": `cut ${slot}`,
+        onchange: ({ target }) => { changes.setCut(id, slot, target.checked); this.app.changed(); },
+      }), html("span", {}, "cut input ", htmlText(this.title(source)))));
+  }
+
+  slider(words, what, value, put) {
+    const set = (from, to) => { to.value = from.value; put(Number(from.value)); this.app.changed(); };
+    const range = html("input", { type: "range", min: -2, max: 2, step: 0.05, value: String(value), "data-what": what, "aria-label": words, oninput: () => set(range, number) });
+    const number = html("input", { type: "number", step: 0.05, value: String(value), "aria-label": words, oninput: () => { if (number.value !== "") set(number, range); } });
+    return html("div", { class: "control" }, html("span", {}, words), range, number);
   }
 
   // The nodes that the op's own rule built here, with their values: how the derivative comes about.
-  appendRule(id) {
+  appendRule(id, place) {
     const { mode } = this.app;
     const made = mode === "forward" ? null : this.model[mode]?.made.get(id);
     if (!made?.length) return;
     const table = html("table", { class: "rule" });
     for (const step of made) {
-      const { value } = this.model.nodes[step];
+      const value = this.model.changes?.some ? null : this.model.nodes[step].value;
       table.append(html("tr", {},
         html("td", {}, this.link(step), " = ", this.expression(step)),
         html("td", { class: "number" }, value ? shortValue(value) : ""),
         html("td", {}, value?.heat ? html("img", { src: heatPicture(value), class: "tiny", alt: "" }) : null)));
     }
-    this.root.append(html("h3", {}, mode === "backward" ? "its rule, backward" : "its rule for R{·}"), table);
+    place.append(html("h3", {}, mode === "backward" ? "its rule, backward" : "its rule for R{·}"), table);
   }
 
   appendNeighbours(id) {
@@ -190,7 +255,7 @@ function legend() {
   const rows = [
     ["square leaf", "data (blue rim), parameters, constants"], ["square label", "label: a name for the reader"],
     ["round", "operator"], ["round cost", "cost"], ["box", "composite: click to open"],
-    ["line input", "from raw input"], ["line output", "to an output"],
+    ["line input", "from raw input"], ["line output", "to an output"], ["round changed", "changed by you"],
   ];
   return html("ul", { class: "legend" }, ...rows.map(([name, meaning]) => html("li", {}, html("span", { class: `key ${name}` }), meaning)));
 }
@@ -206,10 +271,9 @@ function tooltip(app, element) {
   const lines = html("div", {},
     html("div", {}, html("b", {}, htmlText(app.panel.title(node.id))), " ", html("span", { class: "muted" }, `${node.op.name}  ${asShape(node.shape) || "scalar"}  ${node.dtype}`)),
     html("div", { class: "formula" }, node.op.formula));
-  if (node.value) lines.append(html("div", {}, "value ", told(node.value)));
-  for (const [mode, name] of [["backward", "∂C/∂·"], ["rop", "R{·}"]]) {
-    const found = app.model[mode]?.of.get(node.id);
-    if (found !== undefined && app.model.nodes[found].value) lines.append(html("div", {}, `${name} `, told(app.model.nodes[found].value)));
+  for (const [mode, name] of [["forward", "value"], ["backward", "∂C/∂·"], ["rop", "R{·}"]]) {
+    const value = app.model.valueOf(node.id, mode);
+    if (value) lines.append(html("div", {}, `${name} `, told(value)));
   }
   lines.append(html("div", { class: "muted" }, `made at ${node.origin}`));
   return lines;

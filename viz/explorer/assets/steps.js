@@ -50,11 +50,7 @@ class Steps {
   indexOf(id) { return this.list.findIndex((step) => step.ids.includes(id)); }
 
   // The value, cotangent or tangent of a node in this mode.
-  valueOf(id) {
-    if (!this.derivative) return this.model.nodes[id].value;
-    const found = this.derivative.of.get(id);
-    return found === undefined ? null : this.model.nodes[found].value;
-  }
+  valueOf(id) { return this.model.valueOf(id, this.mode); }
 
   valueAt(element) {
     if (element.kind === "mark") return this.valueOf(element.mark.id);

@@ -216,7 +216,7 @@ class View {
       const key = `${link.from}|${source.key}|${target.key}|${label}`;
       if (found.has(key)) { found.get(key).links.push(link); continue; }
       const head = target.mark, to = this.marks.get(link.to);
-      const role = this.node(link.value).role === ROLE.input || source.box?.isData ? "input" : head?.isOutput ? "output" : "inner";
+      const role = this.node(link.value).role === ROLE.input || source.box?.isData ? "input" : head?.isOutput || (target.box?.hasCost && !this.node(link.value).isLeaf) ? "output" : "inner";
       found.set(key, { key, wire: link.from, source, target, label, role, links: [link], order: to.index, level: to.box === null ? Infinity : this.boxes.get(to.box).first });
     }
     return [...found.values()];
