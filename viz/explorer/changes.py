@@ -91,8 +91,12 @@ def program_of(
         return None
     program = Program(lowered.instructions)
     places = iter(lowered.results)
-    results = {kind: [[ids[node], program.view(next(places))] for node in nodes] for kind, nodes in kinds.items()}
-    views = {n: program.view(v) for n, v in lowered.views.items() if not n.inputs and not isinstance(n.op, Fill)}
+    results = {
+        kind: [[ids[node], program.view(next(places))] for node in nodes] for kind, nodes in kinds.items()
+    }
+    views = {
+        n: program.view(v) for n, v in lowered.views.items() if not n.inputs and not isinstance(n.op, Fill)
+    }
     switches = {x for pair in made.free.values() for x in pair} | set(made.joined.values())
     return {
         "results": results,
@@ -101,7 +105,9 @@ def program_of(
             for node, view in views.items()
             if node not in switches
         ],
-        "free": [[ids[n], views[a], views[b]] for n, (a, b) in made.free.items() if a in views and b in views],
+        "free": [
+            [ids[n], views[a], views[b]] for n, (a, b) in made.free.items() if a in views and b in views
+        ],
         "joined": [[ids[n], slot, views[x]] for (n, slot), x in made.joined.items() if x in views],
         "buffers": program.buffers,
         "forms": program.forms,

@@ -52,7 +52,11 @@ class Program:
             case Loop():
                 views, form, write = instruction.views, instruction.form, _loop
             case MatrixProduct(a=a, b=b, c=c):
-                views, form, write = [a, b, c], ("product", a.shape, *(v.strides for v in (a, b, c))), _product
+                views, form, write = (
+                    [a, b, c],
+                    ("product", a.shape, *(v.strides for v in (a, b, c))),
+                    _product,
+                )
             case Scatter(x=x, index=index, y=y, by_columns=by_columns):
                 views, write = [x, index, y], _scatter
                 form = ("scatter", by_columns, x.shape, y.shape, *(v.strides for v in views))
@@ -84,7 +88,9 @@ class _Text:
 
 def _at(array: int, *terms: tuple[str, int]) -> str:
     """Element of an array at the sum of these variables times strides."""
-    return f"x{array}[{' + '.join([f'p{array}', *(f'{name} * {stride}' for name, stride in terms if stride)])}]"
+    return (
+        f"x{array}[{' + '.join([f'p{array}', *(f'{name} * {stride}' for name, stride in terms if stride)])}]"
+    )
 
 
 def _product(product: MatrixProduct) -> str:
@@ -94,7 +100,9 @@ def _product(product: MatrixProduct) -> str:
     with text.counted(("i", rows), ("j", columns)):
         text.lines.append("let s = 0;")
         with text.counted(("k", inner)):
-            text.lines.append(f"s += {_at(0, ('i', a[0]), ('k', a[1]))} * {_at(1, ('k', b[0]), ('j', b[1]))};")
+            text.lines.append(
+                f"s += {_at(0, ('i', a[0]), ('k', a[1]))} * {_at(1, ('k', b[0]), ('j', b[1]))};"
+            )
         text.lines.append(f"{_at(2, ('i', c[0]), ('j', c[1]))} = s;")
     return str(text)
 
@@ -138,7 +146,9 @@ def _loop(loop: Loop) -> str:
                 text.lines.append(f"{_at(array, *zip(names, view.strides, strict=True))} = v{number};")
                 array += 1
             for k, (fold, reduction) in enumerate(zip(folds, loop.reductions, strict=True)):
-                text.lines.append(f"s{k} = {fold.combined(emitter, f's{k}', f'v{reduction.number}', fold.kept)};")
+                text.lines.append(
+                    f"s{k} = {fold.combined(emitter, f's{k}', f'v{reduction.number}', fold.kept)};"
+                )
         for k, reduction in enumerate(loop.reductions):
             places = zip((name for name, _ in kept), reduction.view.strides, strict=True)
             text.lines.append(f"{_at(array + k, *places)} = s{k};")

@@ -214,6 +214,37 @@ def test_a_folded_weight_can_be_read(reader, lstm):
     reader.reads("gradient", "max", lstm.computed(gradient).max())
 
 
+def test_values_and_gradients_follow_a_change(reader, tmp_path):
+    x = gn.input((2, 3), name="x", dtype="float64")
+    W = gn.parameter(np.linspace(-1, 1, 9).reshape(3, 3), name="W")
+    a = gn.tanh(x @ W)
+    cost = gn.mean(gn.sigmoid(a) * x)
+    data = np.random.default_rng(0).standard_normal((2, 3))
+
+    def sets(what: str, value: float) -> None:
+        reader.tab.fill(f"[data-what={what}]", str(value))
+
+    reader.opens(viz.explore(cost, tmp_path / "change.html", feeds={x: data}))
+    reader.finds("W")
+    sets("scale", -0.5)
+    assert reader.count("g.changed") == 1
+    _, gradient = gn.compile([cost, *gn.gradient(cost, [W])], [x], backend="numpy")(data)
+    changed = gn.parameter(-0.5 * W.value, name="W")
+    (other,) = gn.gradient(gn.mean(gn.sigmoid(gn.tanh(x @ changed)) * x), [changed])
+    reader.reads("gradient", "norm", np.linalg.norm(gn.compile(other, [x], backend="numpy")(data)[0]))
+    reader.finds("tanh")
+    sets("hold", 1.5)
+    assert reader.count("g.changed") == 1  # the weight is folded into tanh
+    reader.finds("W")
+    reader.reads("gradient", "norm", 0.0)
+    shown = reader.tab.text_content("g.cost .thumb-number").replace("−", "-")
+    assert float(shown) == pytest.approx(np.mean(data / (1 + np.exp(-1.5))), rel=0.01)
+    reader.tab.click("[data-what=undo]")
+    assert reader.count("g.changed") == 0
+    reader.finds("W")
+    reader.reads("gradient", "norm", np.linalg.norm(gradient))
+
+
 def test_the_slider_goes_through_the_passes(reader, lstm):
     reader.opens(lstm.path)
     assert reader.text("pass") == "as written"

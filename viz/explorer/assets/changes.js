@@ -32,9 +32,7 @@ class Changes {
 
   get some() { return this.scaled.size + this.numbers.size + this.held.size + this.cut.size > 0; }
 
-  isChanged(id) {
-    return this.scaled.has(id) || this.numbers.has(id) || this.held.has(id) || [...this.cut].some((key) => key.startsWith(`${id}.`));
-  }
+  get nodes() { return [...this.scaled.keys(), ...this.numbers.keys(), ...this.held.keys(), ...[...this.cut].map((key) => parseInt(key, 10))]; }
 
   // -- what a reader does ------------------------------------------------------------------------
 

@@ -22,7 +22,8 @@ function listenToKeys(app) {
   document.addEventListener("keydown", (event) => {
     const { target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (target.matches("input, select") && event.key !== "Escape") return;
+    const isTyped = target.matches("[type=number], [type=search]"), isControl = /^(Arrow|Home|End|Page| )/.test(event.key);
+    if (target.matches("input") && event.key !== "Escape" && (isTyped || isControl)) return;
     // Buttons and links handle Enter and space.
     if (target.matches("button") && (event.key === "Enter" || event.key === " ")) return;
     const action = actions[event.key];

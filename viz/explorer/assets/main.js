@@ -52,6 +52,7 @@ class App {
   decorate(renewsPanel = true) {
     const { canvas, scene, steps, scale } = this;
     const current = this.at !== null && this.at >= 0 ? steps.list[this.at]?.key : null;
+    const changed = new Set((this.model.changes?.nodes ?? []).flatMap((id) => this.view.marksOf(id)));
     for (const element of scene.elements.values()) {
       const group = canvas.shapes.get(element.key);
       const status = element.kind === "frame" ? "done" : steps.status(element, this.at);
@@ -59,7 +60,7 @@ class App {
       group.classList.toggle("todo", status === "todo");
       group.classList.toggle("current", element.key === current || (status === "current" && element.kind === "mark"));
       group.classList.toggle("selected", element.key === this.selected);
-      group.classList.toggle("changed", Boolean(this.model.changes?.some) && element.kind !== "frame" && element.marks.some((mark) => this.model.changes.isChanged(mark.id)));
+      group.classList.toggle("changed", element.kind !== "frame" && element.marks.some((mark) => changed.has(mark)));
       group.classList.toggle("fresh", element.kind !== "frame" && element.marks.some((mark) => this.view.fresh.has(mark.key)));
       group.setAttribute("tabindex", element.key === this.selected ? "0" : "-1");
       group.setAttribute("aria-label", this.spoken(element));

@@ -65,9 +65,9 @@ class Panel {
       html("p", {}, `${stage.order.length} nodes, ${operators} of them operators.`),
       ...this.model.about.map((line) => html("p", { class: "muted" }, line)),
       html("p", { class: "muted" }, "Click a node or box, or press an arrow key; ? lists all keys."),
-      this.model.changes && html("p", { class: "muted" }, "Select a node to change it: scale an input or a weight, hold an operator at a value, cut an input. All values, gradients and tangents follow."),
-      this.model.changes?.some && this.undoButton(),
-      legend(),
+      ...(this.model.changes ? [html("p", { class: "muted" }, "Select a node to change it: scale an input or a weight, hold an operator at a value, cut an input. All values, gradients and tangents follow.")] : []),
+      ...(this.model.changes?.some ? [this.undoButton()] : []),
+      legend(this.model.changes !== null),
     );
   }
 
@@ -215,7 +215,7 @@ class Panel {
   appendNeighbours(id) {
     const { stage, view } = this.app;
     const consumers = stage.order.filter((other) => this.model.nodes[other].inputs.includes(id));
-    const folded = [...view.owner].filter(([, owner]) => owner === id).map(([source]) => source);
+    const folded = [...view.owners].filter(([, owners]) => owners.includes(id)).map(([source]) => source);
     this.appendLinks("inputs", this.model.nodes[id].inputs);
     this.appendLinks("consumers", consumers);
     this.appendLinks("folded into this", folded.filter((source) => stage.place.has(source)));
@@ -251,11 +251,12 @@ function valueCard(title, value, node, kind, isLarge) {
   return card;
 }
 
-function legend() {
+function legend(isChangeable) {
   const rows = [
     ["square leaf", "data (blue rim), parameters, constants"], ["square label", "label: a name for the reader"],
     ["round", "operator"], ["round cost", "cost"], ["box", "composite: click to open"],
-    ["line input", "from raw input"], ["line output", "to an output"], ["round changed", "changed by you"],
+    ["line input", "from raw input"], ["line output", "to an output"],
+    ...(isChangeable ? [["round changed", "changed by you"]] : []),
   ];
   return html("ul", { class: "legend" }, ...rows.map(([name, meaning]) => html("li", {}, html("span", { class: `key ${name}` }), meaning)));
 }

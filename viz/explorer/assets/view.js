@@ -3,7 +3,7 @@
 
 class View {
   constructor(model, stage, style) {
-    Object.assign(this, { model, stage, style, marks: new Map(), links: [], copies: new Map(), owner: new Map() });
+    Object.assign(this, { model, stage, style, marks: new Map(), links: [], copies: new Map(), owners: new Map() });
     this.drawn = stage.drawn[style];
     this.isDrawn = new Set(this.drawn.map((drawn) => drawn.id));
     this.dissolve();
@@ -137,14 +137,16 @@ class View {
     box.data = box.isData && data.size === 1 ? this.node([...data][0]).name : "";
   }
 
-  // In compact style: the drawn node that a folded node belongs to.
+  // In compact style: the drawn nodes that a folded node belongs to, in order.
   findOwners() {
     for (const { id } of this.drawn) {
       const pending = [...this.node(id).inputs];
       while (pending.length) {
         const source = pending.pop();
-        if (this.isDrawn.has(source) || this.owner.has(source)) continue;
-        this.owner.set(source, id);
+        if (this.isDrawn.has(source)) continue;
+        if (!this.owners.has(source)) this.owners.set(source, []);
+        if (this.owners.get(source).at(-1) === id) continue;
+        this.owners.get(source).push(id);
         pending.push(...this.node(source).inputs);
       }
     }
@@ -154,12 +156,14 @@ class View {
   findFresh() {
     this.fresh = new Set();
     for (const id of this.stage.fresh) {
-      for (const mark of this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id)) ?? []) this.fresh.add(mark.key);
+      for (const mark of this.marksOf(id)) this.fresh.add(mark.key);
     }
   }
 
-  // The mark that shows a node.
-  markOf(id) { return this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id))?.[0] ?? null; }
+  // The marks that show a node, or what it is folded into.
+  marksOf(id) { return (this.isDrawn.has(id) ? [id] : this.owners.get(id) ?? []).flatMap((shown) => this.copies.get(shown) ?? []); }
+
+  markOf(id) { return this.marksOf(id)[0] ?? null; }
 
   // -- what can be seen ------------------------------------------------------------------------
 

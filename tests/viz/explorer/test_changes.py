@@ -1,0 +1,181 @@
+"""Changes that a reader makes in the page: by NumPy, and by the page's own scripts where node is installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
+from tests.tables import some_quick
+from viz.explorer.changes import NODES, program_of, switched
+from viz.explorer.derivatives import cost_of, cotangents, default_tangents, tangents_of
+from viz.feeds import computed, fed
+
+NODE = shutil.which("node")
+WRAPPERS = {"Attention", "Bidirectional", "Normalized", "Residual"}
+
+
+def unrolled(name: str) -> Graph:
+    kind = rnn.cells.ALL[name]
+    cell = kind(rnn.LSTM(3)) if name in WRAPPERS else kind(3)
+    return Graph(rnn.Network([cell], inputs=3, outputs=3).unroll(time=2, batch=2).cost)
+
+
+def small() -> tuple[Graph, dict[str, Node]]:
+    x = gn.input((2, 3), name="x", dtype="float64")
+    W = gn.parameter(np.linspace(-1, 1, 9).reshape(3, 3), name="W")
+    a = gn.tanh(x @ W)
+    b = gn.sigmoid(x) * a
+    return Graph(gn.mean(b * b + x)), {"x": x, "W": W, "a": a, "b": b}
+
+
+def with_feeds(graph: Graph, feeds: Mapping[Node, Any], wanted: list[Node]) -> list[Array]:
+    found = dict(computed(wanted, feeds))
+    return [found[node] for node in wanted]
+
+
+def settings(graph: Graph, held: Mapping[Node, float], cut: set[tuple[Node, int]]) -> Any:
+    made = switched(graph)
+    feeds: dict[Node, Any] = {}
+    for node, (own, value) in made.free.items():
+        feeds[own] = np.array(node not in held)
+        feeds[value] = np.array(held.get(node, 0), node.dtype)
+    for place, switch in made.joined.items():
+        feeds[switch] = np.array(place not in cut)
+    return made, feeds
+
+
+@pytest.mark.parametrize("name", some_quick(sorted(rnn.cells.ALL), ("GRU",)))
+def test_without_changes_all_values_and_gradients_are_the_same(name: str) -> None:
+    graph = unrolled(name)
+    given = fed(graph, None)
+    made, feeds = settings(graph, {}, set())
+    cost = graph.outputs[0]
+    listed = [node for node in graph.order if node.dtype.kind == "f"]
+    before = with_feeds(graph, given, [*graph.order, *gn.gradient(cost, listed)])
+    after = [*map(made.of.get, graph.order), *gn.gradient(made.of[cost], [made.of[node] for node in listed])]
+    for x, y in zip(before, with_feeds(graph, given | feeds, after), strict=True):
+        np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)
+
+
+def test_a_held_operator_is_a_constant_and_a_cut_input_is_zero() -> None:
+    graph, at = small()
+    x, W, cost = at["x"], at["W"], graph.outputs[0]
+    given = {x: np.random.default_rng(0).standard_normal((2, 3))}
+
+    def outcome(held: dict[Node, float], cut: set[tuple[Node, int]]) -> list[Array]:
+        made, feeds = settings(graph, held, cut)
+        return with_feeds(
+            graph, given | feeds, [made.of[cost], *gn.gradient(made.of[cost], [W, x, made.of[at["a"]]])]
+        )
+
+    value, w, gate = given[x], W.value, 1 / (1 + np.exp(-given[x]))
+    cost_held, of_W, of_x, of_a = outcome({at["a"]: 0.5}, set())
+    np.testing.assert_allclose(cost_held, np.mean((gate * 0.5) ** 2 + value))
+    np.testing.assert_array_equal(of_W, 0)
+    np.testing.assert_allclose(of_x, (2 * 0.25 * gate * gate * (1 - gate) + 1) / 6)
+    np.testing.assert_allclose(of_a, 2 * 0.5 * gate**2 / 6)
+    slot = at["b"].inputs.index(at["a"])
+    cost_cut, of_W, _, of_a = outcome({}, {(at["b"], slot)})
+    np.testing.assert_allclose(cost_cut, np.mean(value))
+    np.testing.assert_array_equal(of_W, 0)
+    np.testing.assert_array_equal(of_a, 0)
+    free, *_ = outcome({}, set())
+    np.testing.assert_allclose(free, np.mean((gate * np.tanh(value @ w)) ** 2 + value))
+
+
+def program(graph: Graph) -> tuple[dict[str, Any], list[Array]]:
+    """Data of the page, and what Python computes in the same order."""
+    given, cost, direction = fed(graph, None), cost_of(graph), default_tangents(graph)
+    assert cost is not None
+    backward, rop = cotangents(graph, cost).of, tangents_of(graph, direction).of
+    ids = {node: place for place, node in enumerate(graph.order)}
+    data = program_of(graph, given, ids, cost, backward, direction, rop)
+    assert data is not None
+    wanted = [*graph.order, *backward.values(), *rop.values()]
+    return {**data, "side": 5}, with_feeds(graph, given, wanted)
+
+
+def in_javascript(data: dict[str, Any], script: str) -> Any:
+    assert NODE is not None
+    assets = resources.files("viz.explorer").joinpath("assets")
+    heat = assets.joinpath("heat.js").read_text(encoding="utf-8").partition("let scales")[0]
+    code = f"{heat}{assets.joinpath('changes.js').read_text(encoding='utf-8')}\n"
+    code += "const changes = new Changes(JSON.parse(require('fs').readFileSync(0, 'utf8')));\n" + script
+    done = subprocess.run(
+        [NODE, "-e", code], input=json.dumps(data), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(NODE is None, reason="node")
+@pytest.mark.parametrize("name", some_quick(sorted(rnn.cells.ALL), ("LSTM", "GraphRNN")))
+def test_javascript_computes_what_python_computes(name: str) -> None:
+    graph = unrolled(name)
+    if len(graph) > NODES:
+        pytest.skip("too large for the page")
+    data, expected = program(graph)
+    every = "['forward', 'backward', 'rop'].flatMap((mode) => [...changes.results[mode].values()])"
+    found = in_javascript(
+        data, f"changes.run(); console.log(JSON.stringify({every}.map((v) => changes.read(v))))"
+    )
+    for ours, theirs in zip(expected, found, strict=True):
+        np.testing.assert_allclose(theirs, ours.ravel(), rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_every_function_of_kernels_is_the_same_in_javascript() -> None:
+    x = gn.input((40,), name="x", dtype="float64")
+    y = gn.input((40,), name="y", dtype="float64")
+    positive = gn.exp(x)
+    ops = [
+        abs(x), gn.ceil(x), gn.cos(x), gn.erf(x), gn.floor(x), gn.log(positive), gn.softplus(x), gn.maximum(x, y),
+        gn.minimum(x, y), gn.mod(x, y), gn.round(2 * x), gn.sigmoid(x), gn.sin(x), gn.sqrt(positive), gn.tanh(x),
+        positive**y, x**3, gn.where(x > y, x, y), gn.softmax(x), gn.max(x), gn.relu(x),
+    ]  # fmt: skip
+    graph = Graph(gn.mean(gn.concatenate([gn.reshape(op, (-1,)) for op in ops])))
+    data, expected = program(graph)
+    found = in_javascript(
+        data,
+        "changes.run(); console.log(JSON.stringify([...changes.results.forward.values()].map((v) => changes.read(v))))",
+    )
+    for node, ours, theirs in zip(graph.order, expected, found, strict=False):
+        np.testing.assert_allclose(theirs, ours.ravel(), rtol=1e-12, atol=1e-12, err_msg=node.describe())
+
+
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_javascript_follows_changes() -> None:
+    graph, at = small()
+    ids = {node: place for place, node in enumerate(graph.order)}
+    data, expected = program(graph)
+    cost = ids[graph.outputs[0]]
+    a, b, W = (ids[at[name]] for name in ("a", "b", "W"))
+    told = f"console.log(JSON.stringify([changes.value('forward', {cost}).mean, changes.value('backward', {W}).norm]))"
+    scaled = in_javascript(data, f"changes.scale({W}, 0); {told}")
+    given = fed(graph, None)[at["x"]]
+    np.testing.assert_allclose(scaled[0], np.mean(given))
+    held = in_javascript(data, f"changes.hold({a}, 0.5); {told}")
+    np.testing.assert_allclose(held, [np.mean((0.5 / (1 + np.exp(-given))) ** 2 + given), 0])
+    cut = in_javascript(data, f"changes.setCut({b}, {at['b'].inputs.index(at['a'])}, true); {told}")
+    np.testing.assert_allclose(cut, [np.mean(given), 0])
+    back = in_javascript(data, f"changes.hold({a}, 0.5); changes.run(); changes.reset(); {told}")
+    np.testing.assert_allclose(back[0], expected[cost])
+
+
+def test_a_large_graph_cannot_be_changed() -> None:
+    y = gn.input((2,), name="x")
+    for _ in range(NODES):
+        y = gn.tanh(y)
+    assert '"changes": null' in viz.explore(gn.mean(y)).html.replace('"changes":null', '"changes": null')
