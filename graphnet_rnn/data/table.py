@@ -318,6 +318,7 @@ class Table:
 
         A row for each row of the table, in the same order; for each case, if the outputs are of whole cases. With a
         horizon: for each case, the rows after its end. Columns: case and time as in the table, and `predicted_TARGET`.
+        Times after a case whose gaps differ are None; without any known time, there is no such column.
         For classes, this is the most probable one, and `probability_CLASS` follows for each class. pandas.DataFrame
         accepts the result.
         """
@@ -356,15 +357,26 @@ class Table:
             found[self._case] = np.repeat(np.array(cases, dtype=object), horizon).tolist()
         if self._times is not None and (time := self._choice.time or columns.time) is not None:
             after = self._times_after(horizon)
-            if after is not None:
-                found[time] = written(np.concatenate(after), columns.date_format, self._zoned)
+            if any(times is not None for times in after):
+                found[time] = [
+                    cell
+                    for times in after
+                    for cell in (
+                        [None] * horizon
+                        if times is None
+                        else written(times, columns.date_format, self._zoned)
+                    )
+                ]
         found["step" if "step" not in found else "step_ahead"] = list(range(1, horizon + 1)) * len(
             self._groups
         )
         return self._joined(found, values.reshape(len(values) * horizon, -1), loss)
 
-    def _times_after(self, horizon: int) -> list[Array] | None:
-        """Returns the next times of each case; of one with too few rows by the gap of the others, if that is equal."""
+    def _times_after(self, horizon: int) -> list[Array | None]:
+        """Returns the next times of each case; of one with too few rows by the gap of the others, if that is equal.
+
+        None for a case without equal gaps, or of one row if the gaps of the others differ.
+        """
         assert self._times is not None
         own = [self._times[rows] for rows in self._groups]
         steps = [step_between(times) for times in own]
@@ -372,12 +384,9 @@ class Table:
         if len(others) == 1:
             (one,) = others
             steps = [one if len(times) == 1 else step for step, times in zip(steps, own, strict=True)]
-        if None in steps:
-            return None
         return [
-            times_after(times, horizon, step)
+            None if step is None else times_after(times, horizon, step)
             for times, step in zip(own, steps, strict=True)
-            if step is not None
         ]
 
     def _outputs_at(self, o: Array, row: int) -> Array:

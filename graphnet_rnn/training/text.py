@@ -133,7 +133,8 @@ class CarriedText(TextProblem):
 
     network, corpus, time, batch, sample: see TextProblem. The text is cut into `batch` lanes that are read in parallel.
     stride: truncated BPTT(k₁ = stride, k₂ = time): each segment begins this number of steps after the one before. Its
-    last `stride` steps are scored and backpropagated through all of its steps. Default `time`.
+    last `stride` steps are scored (in the first segment of an epoch: all steps) and backpropagated through all of its
+    steps. Default `time`.
     shares: number of equal parts of the batch, differentiated separately, that processes may share; default 1.
     clip_values, l2, threads, memory, backend, frozen: see ObjectiveProblem and Objective.
 

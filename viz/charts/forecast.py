@@ -50,9 +50,9 @@ def forecast(forecasts: Sequence[Any], history: int | None = None) -> Chart:
         panel.plot(
             times, values, color=chart.BLACK, linewidth=1.4, label="values", marker="" if count > 1 else "o"
         )
-        # From the row at which the forecast is made.
-        earlier = each.times[-1 - horizon :], np.append(each.values[-1 - horizon], each.earlier)
         if len(each.times) > horizon and count >= horizon:
+            # From the row at which the forecast is made.
+            earlier = each.times[-1 - horizon :], np.append(each.values[-1 - horizon], each.earlier)
             panel.plot(
                 *earlier, color=chart.BLUE, linewidth=1.4, linestyle=chart.DASHES, label="earlier forecast"
             )

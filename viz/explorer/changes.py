@@ -101,7 +101,7 @@ def program_of(
     return {
         "results": results,
         "leaves": [
-            [ids.get(node, -1), view, _encoded(given[node] if node in given else node.value)]
+            [ids.get(node, -1), view, _encoded(given.get(node, node.value))]
             for node, view in views.items()
             if node not in switches
         ],

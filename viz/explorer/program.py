@@ -19,7 +19,9 @@ from graphnet.plan.views import Buffer, View
 
 __all__ = ["Program"]
 
-_MATH = frozenset("abs ceil cos exp floor log log1p max min pow sin sqrt tanh".split())
+_MATH = frozenset(
+    ["abs", "ceil", "cos", "exp", "floor", "log", "log1p", "max", "min", "pow", "sin", "sqrt", "tanh"]
+)
 
 
 class Program:

@@ -309,6 +309,16 @@ def test_irregular_times_are_noted() -> None:
     assert list(table.predictions(np.zeros((3, 1, 1)), "squared")) == ["step", "predicted_y"]  # no next date
 
 
+def test_dates_of_some_cases_are_known() -> None:
+    """Daily, every second day, of one row, at odd days."""
+    days = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-01", "2024-01-03", "2024-01-05"]
+    odd = ["2024-01-01", "2024-01-02", "2024-01-09"]
+    rows = {"s": list("aaabbcddd"), "d": days + odd, "y": np.arange(9.0)}
+    table = Table(rows, Choice(targets="y", time="d", case="s", horizon=2))
+    found = table.predictions(np.zeros((*table.inputs.shape[:2], 2)), "squared")
+    assert found["d"] == ["2024-01-04", "2024-01-05", "2024-01-05", "2024-01-07", None, None, None, None]
+
+
 def test_dates_in_several_forms() -> None:
     for days, date_format in (
         (["2024-05-01", "2024-05-02"], None),

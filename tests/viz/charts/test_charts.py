@@ -349,3 +349,12 @@ def test_a_chart_names_the_suffixes_that_it_has(tmp_path: Path) -> None:
         viz.DrawingError, match=r"chart\.html': the suffix must be one of .*\.pdf, .*\.png, .*\.svg"
     ):
         viz.schedule_curve(rnn.Warmup(5)).save(tmp_path / "chart.html")
+
+
+def test_a_short_series_has_no_earlier_forecast() -> None:
+    rows = {"s": list("aaab"), "y": np.arange(4.0)}
+    table = rnn.data.Table(rows, rnn.data.Choice(targets="y", case="s", horizon=2))
+    long, short = viz.forecast(table.forecasts(np.zeros((*table.inputs.shape[:2], 2)))).axes
+    assert [line.get_label() for line in long.get_lines()][:3] == ["values", "earlier forecast", "forecast"]
+    assert [line.get_label() for line in short.get_lines()][:2] == ["values", "forecast"]
+    assert [len(line.get_xdata()) for line in short.get_lines()][:2] == [1, 3]
