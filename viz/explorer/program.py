@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from graphnet.backends.compiled.expressions import Emitter, Fold, evaluate
@@ -50,23 +51,21 @@ class Program:
         return self.numbers.setdefault(buffer, len(self.numbers))
 
     def _call(self, instruction: Instruction) -> list[int]:
+        form: Hashable
         match instruction:
             case Loop():
-                views, form, write = instruction.views, instruction.form, _loop
+                views, form, write = instruction.views, instruction.form, partial(_loop, instruction)
             case MatrixProduct(a=a, b=b, c=c):
-                views, form, write = (
-                    [a, b, c],
-                    ("product", a.shape, *(v.strides for v in (a, b, c))),
-                    _product,
-                )
+                views, write = [a, b, c], partial(_product, instruction)
+                form = ("product", a.shape, b.shape, *(view.strides for view in views))
             case Scatter(x=x, index=index, y=y, by_columns=by_columns):
-                views, write = [x, index, y], _scatter
-                form = ("scatter", by_columns, x.shape, y.shape, *(v.strides for v in views))
+                views, write = [x, index, y], partial(_scatter, instruction)
+                form = ("scatter", by_columns, x.shape, y.shape, *(view.strides for view in views))
             case _:
                 raise AssertionError(f"{type(instruction).__name__} cannot run in a page")
         place = self.places.setdefault(form, len(self.forms))
         if place == len(self.forms):
-            self.forms.append(write(instruction))
+            self.forms.append(write())
         return [place, *(number for view in views for number in (self._number(view.buffer), view.offset))]
 
 
