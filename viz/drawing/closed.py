@@ -79,6 +79,10 @@ class Link:
     back: bool = False
 
 
+#: Layers of a network whose open picture would be a strip.
+_MANY = 5
+
+
 @dataclass(frozen=True)
 class ClosedPicture:
     """Boxes and links, and for each row the maximum number of states. parts: columns of each network, if one runs after
@@ -97,8 +101,9 @@ class ClosedPicture:
 
 
 def is_unrolled(graph: Graph) -> bool:
-    """True for a graph with several time steps in which no value flows back in time."""
-    if len(times_of(graph)) < 2:
+    """True for a graph with several time steps, or many layers, in which no value flows back in time."""
+    times, layers = times_of(graph), {node.scope.get("layer") for node in graph.order} - {None}
+    if len(times) < 2 and (not times or len(layers) < _MANY):
         return False
     try:
         return bool(condense(graph).cells)
