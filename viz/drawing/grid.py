@@ -291,7 +291,7 @@ class _Grid:
         return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
     def is_judge(self, box: Box) -> bool:
-        return box.key == "cost"
+        return box.row == len(self.picture.states) and box.kind in (BoxKind.COST, BoxKind.OUTPUT)
 
     def is_state(self, link: Link) -> bool:
         """True for edges from a box to its neighbor in the row, and from initial states."""

@@ -108,9 +108,9 @@ def explore(
 ) -> ExplorerPage | Path:
     """HTML page to browse, search and step through a graph: forward, backward, with the R-operator, and pass by pass.
 
-    The page is one file and needs no network. Values come from the NumPy back end. If a reader changes something (scales
-    a weight, holds an operator at a value, cuts an input), the page itself computes all values and derivatives. It can
-    do so for graphs of up to 500 nodes whose ops have native code.
+    The page is one file and needs no network. Values come from the NumPy back end. If a reader changes something
+    (scales a weight, holds an operator at a value, cuts an input), the page itself computes all values and derivatives.
+    It can do so for graphs of up to 500 nodes whose ops have native code.
 
     thing: object that `viz.draw` draws; for a Function, the original graph and the result of its passes.
     path: `.html` file to write; the path is returned. An existing file is replaced when the new one is complete. None

@@ -371,3 +371,17 @@ def test_no_two_boxes_overlap_with_any_notes():
     # Outputs that are not scored have a gradient of zero, a colour without words: boxes are still laid out.
     u = unrolled(rnn.Elman, time=3, unscored=2, initial="zero")
     assert shown(viz.draw(u, closed=True, notes=viz.gradients(u.cost))).count("Elman") == 3
+
+
+def test_edges_of_a_closed_mirror_end_at_their_shapes() -> None:
+    u = rnn.Network([rnn.LSTM(4), rnn.GRU(4)], inputs=5, outputs=5, skip=True).unroll(time=3, batch=2)
+    for drawing in (viz.mirror(u.cost), viz.mirror(u.cost, values=False)):
+        placed = frames(drawing.dot)
+        found = curves(drawing.dot)
+        assert sum(head.endswith("_back") for _, head, _ in found) > 10
+        for tail, head, points in found:
+            for key, point in ((tail, points[0]), (head, points[-1])):
+                frame = placed[key]
+                away = np.abs(np.array(point) - (frame.x, frame.y)) - (frame.w, frame.h)
+                assert away.max() < 1, (tail, head, key)
+                assert not frame.holds(point, margin=6)
