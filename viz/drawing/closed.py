@@ -98,6 +98,7 @@ class ClosedPicture:
     title: str = ""
     #: Picture with the same rows and columns, drawn to the right.
     beside: ClosedPicture | None = None
+    legend: bool = False
 
 
 def is_unrolled(graph: Graph) -> bool:

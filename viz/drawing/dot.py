@@ -10,6 +10,7 @@ from itertools import combinations
 
 from viz.colours import ink_on
 from viz.drawing.geometry import width_of
+from viz.drawing.legend import legend_table
 from viz.drawing.markup import html_label, note_rows, quoted, scale_table, table
 from viz.drawing.names import printable
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order, picture_of
@@ -59,10 +60,11 @@ def _dot_of(picture: Picture, rankdir: str | None, theme: Style, bare: bool) -> 
     direction = rankdir or ("BT" if unrolled else "LR")
     apart = _apart(picture, theme) if bare and direction == "BT" else 0.28
     lines = ["digraph graphnet {", *_defaults(direction, theme, apart)]
-    if picture.scale is not None:
-        lines.append(
-            f'  graph [label={html_label(scale_table(picture.scale, theme))}, fontcolor="{theme.text}", labelloc=b]'
-        )
+    below = [scale_table(picture.scale, theme)] if picture.scale else []
+    below += [legend_table(picture, theme)] if picture.legend else []
+    if below:
+        label = html_label(table(f"<td>{each}</td>" for each in below))
+        lines.append(f'  graph [label={label}, fontcolor="{theme.text}", labelloc=b]')
     lines += _shapes(picture, theme, direction)
     side_by_side = unrolled and direction == "BT"
     lines += _edges(picture, theme, side_by_side, direction if bare else None)

@@ -12,6 +12,7 @@ from math import sqrt
 from viz.colours import ink_on
 from viz.drawing.closed import Box, BoxKind, ClosedPicture, Link
 from viz.drawing.geometry import Frame, Point, across, at, past_the_row, plus, rising, straight, width_of
+from viz.drawing.legend import legend_rows, legend_table
 from viz.drawing.markup import TILE, backed, html_label, note_rows, quoted, scale_table, table
 from viz.style import EdgeRole, Role, Style
 
@@ -231,15 +232,20 @@ class _Grid:
             top = max(frame.y + frame.h for frame in self.frames.values())
             text = f'<font point-size="{self.theme.font_size + 2}">{escape(self.picture.title)}</font>'
             yield self.words(f"title_{key}", (middle, top + 24.0), text)
+        bottom = min(frame.y - frame.h for frame in self.frames.values()) - 16
         if self.picture.scale is not None:
-            bottom = min(frame.y - frame.h for frame in self.frames.values())
             yield self.words(
-                f"scale_{key}", (middle, bottom - 34.0), scale_table(self.picture.scale, self.theme)
+                f"scale_{key}", (middle, bottom - 18.0), scale_table(self.picture.scale, self.theme)
             )
+            bottom -= 36
+        if self.picture.legend:
+            high = 18.0 * legend_rows(self.picture, self.theme)
+            markup = legend_table(self.picture, self.theme)
+            yield self.words(f"legend_{key}", (middle, bottom - high / 2), markup, high)
 
-    def words(self, key: str, place: Point, markup: str) -> str:
+    def words(self, key: str, place: Point, markup: str, high: float = 36.0) -> str:
         return (
-            f'{key} [pos="{at(place)}", width=4, height=0.5, shape=plaintext, style=solid, '
+            f'{key} [pos="{at(place)}", width=4, height={high / 72:g}, shape=plaintext, style=solid, '
             f'fontcolor="{self.theme.text}", label={html_label(markup)}]'
         )
 

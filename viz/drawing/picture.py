@@ -104,6 +104,7 @@ class Picture:
     scale: NoteScale | None = None
     #: Keys of shapes side by side.
     pairs: tuple[tuple[str, str], ...] = ()
+    legend: bool = False
 
     @property
     def times(self) -> list[Any]:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,16 @@ class Drawing:
         # Graphviz numbers the ids of each picture from 1: two pictures in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
         return _ID.sub(rf"\1g{prefix}_", text[text.index("<svg") :])
+
+    def with_legend(self) -> Drawing:
+        """The picture with a legend below it: the kinds of shapes and edges that it contains.
+
+        >>> x = gn.input((3, 2), name="x")
+        >>> viz.draw(gn.mean(gn.tanh(x))).with_legend().save("legend.dot").name
+        'legend.dot'
+        """
+        picture = replace(self.picture, legend=True)
+        return Drawing(picture, self.style, self._rankdir, self.limit, self._theme)
 
     @property
     def html(self) -> str:
