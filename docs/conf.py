@@ -85,6 +85,7 @@ guides_that_run = [
     "training",
     "which_optimizer",
     "faq",
+    "how_others_draw_it",
     "schedules",
     "early_stopping_and_callbacks",
     "second_order",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from viz.drawing.closed import BoxKind, ClosedPicture, closed_picture, is_unrolled
+from viz.drawing.closed import BoxKind, ClosedPicture, closed_picture, closes_by_default
 from viz.drawing.merge import check_steps, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, check_style, names_in, picture_of
@@ -57,7 +57,7 @@ def mirror(
         forward = ValueNotes(evaluated(graph, graph.order, feeds))
         backward = Cotangents(graph, cotangents(graph, cost, feeds))
     names = names_in(graph, colours)
-    if chosen("closed", closed, is_unrolled(graph)):
+    if chosen("closed", closed, closes_by_default(graph)):
         pictures = (closed_picture(graph, names, notes) for notes in (forward, backward))
         ahead, back = (fold_columns(picture, check_steps(steps, 8)) for picture in pictures)
         return Drawing(_closed_pair(ahead, back, values), "closed", None, limit, colours)

@@ -357,15 +357,11 @@ class Table:
             found[self._case] = np.repeat(np.array(cases, dtype=object), horizon).tolist()
         if self._times is not None and (time := self._choice.time or columns.time) is not None:
             after = self._times_after(horizon)
-            if any(times is not None for times in after):
+            known = [times for times in after if times is not None]
+            if known:
+                cells = iter(written(np.concatenate(known), columns.date_format, self._zoned))
                 found[time] = [
-                    cell
-                    for times in after
-                    for cell in (
-                        [None] * horizon
-                        if times is None
-                        else written(times, columns.date_format, self._zoned)
-                    )
+                    next(cells) if times is not None else None for times in after for _ in range(horizon)
                 ]
         found["step" if "step" not in found else "step_ahead"] = list(range(1, horizon + 1)) * len(
             self._groups

@@ -30,7 +30,7 @@ from viz.drawing.states import States, states_of
 from viz.errors import DrawingError
 from viz.style import EdgeRole
 
-__all__ = ["Box", "BoxKind", "ClosedPicture", "Link", "closed_picture", "is_unrolled"]
+__all__ = ["Box", "BoxKind", "ClosedPicture", "Link", "closed_picture", "closes_by_default"]
 
 
 class BoxKind(Enum):
@@ -101,8 +101,8 @@ class ClosedPicture:
     legend: bool = False
 
 
-def is_unrolled(graph: Graph) -> bool:
-    """True for a graph with several time steps, or many layers, in which no value flows back in time."""
+def closes_by_default(graph: Graph) -> bool:
+    """True for a network of several time steps, or of many layers, in which no value flows back in time."""
     times, layers = times_of(graph), {node.scope.get("layer") for node in graph.order} - {None}
     if len(times) < 2 and (not times or len(layers) < _MANY):
         return False

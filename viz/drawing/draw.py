@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphnet.settings import shown
-from viz.drawing.closed import closed_picture, is_unrolled
+from viz.drawing.closed import closed_picture, closes_by_default
 from viz.drawing.condense import times_of
 from viz.drawing.merge import (
     check_steps,
@@ -42,7 +42,7 @@ def draw(
     style: "full" (default) draws every node; "compact" folds weights into edges and biases into operators.
     closed: True draws each layer at each time step as one box, time from left to right, layers from bottom to top; in a
     graph without time steps, each cell (each `gn.scope`) as one operator. False draws the nodes inside. None (default)
-    closes graphs with several time steps, or with five layers or more.
+    closes unrolled networks of several time steps, or of five layers or more, with the output and the cost.
     rankdir: for open pictures, "LR" (left to right), "BT" (bottom to top), or None (default): "BT" for graphs unrolled
     in time, "LR" for others.
     steps: maximum number of time steps, and of repeated blocks of a cell, to draw: the first, the last, and those
@@ -74,7 +74,7 @@ def draw(
             "notes are of another graph: none of their nodes is drawn. Make notes for the graph that you draw."
         )
     unrolled = bool(times_of(graph))
-    closed = chosen("closed", closed, rankdir is None and is_unrolled(graph))
+    closed = chosen("closed", closed, rankdir is None and closes_by_default(graph))
     if closed and unrolled:
         if rankdir is not None:
             raise DrawingError(

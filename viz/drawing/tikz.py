@@ -7,34 +7,54 @@ a color, a font, a shape or a piece of text with its position.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from viz.drawing.names import GREEK
+from viz.errors import DrawingError
 
 __all__ = ["tikz_of"]
 
 _HEAD = """\
-% \\usepackage{tikz} in the preamble, \\input{this file} in a figure;
+% Picture by graphnet: \\usepackage{tikz} in the preamble, \\input{this file} in a figure;
 % \\resizebox{\\linewidth}{!}{\\input{this file}} fits it to a line.
+% Names in other scripts than Latin and Greek need LuaLaTeX or XeLaTeX, and a font with these letters.
 \\begin{tikzpicture}[x=1bp, y=1bp, line join=round, every node/.style={inner sep=0, anchor=base}]
 """
 _ITALIC, _SUPER, _SUB = 2, 8, 16
+#: Maximum extent of a picture in TeX, in points.
+_LARGEST = 16_000
 _ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar"}
 _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_MATH = {
-    "∂": r"\partial", "√": r"\sqrt{\;}", "∞": r"\infty", "−": "-", "×": r"\times", "·": r"\cdot", "∘": r"\circ",
-    "⊙": r"\odot", "≤": r"\le", "≥": r"\ge", "≠": r"\ne", "‖": r"\|", "∫": r"\int", "→": r"\to", "⋯": r"\cdots",
-    "…": r"\ldots", "∨": r"\vee", "∧": r"\wedge", "¬": r"\neg", "⌊": r"\lfloor", "⌋": r"\rfloor", "⌈": r"\lceil",
-    "⌉": r"\rceil", "▷": r"\triangleright", "½": r"\frac12", "ᵀ": r"^{\top}", "ˣ": "^{x}", "µ": r"\mu", "⁻": "^{-}",
-    "±": r"\pm", "∈": r"\in", "<": "<", ">": ">", "|": "|",
-    "′": "'",
+#: Greek letters, and Latin letters in place of those that TeX does not have.
+_GREEK = {letter: rf"\{name} " for name, letter in GREEK.items()}
+_GREEK |= dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", strict=True)) | {"Υ": r"\Upsilon ", "ς": r"\varsigma "}
+_MATH = _GREEK | {
+    "∂": r"\partial ", "√": r"\sqrt{\;}", "∞": r"\infty ", "−": "-", "×": r"\times ", "·": r"\cdot ", "∘": r"\circ ",
+    "⊙": r"\odot ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "‖": r"\|", "∫": r"\int ", "→": r"\to ", "⋯": r"\cdots ",
+    "…": r"\ldots ", "∨": r"\vee ", "∧": r"\wedge ", "¬": r"\neg ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
+    "⌉": r"\rceil ", "▷": r"\triangleright ", "½": r"\frac12 ", "µ": r"\mu ", "±": r"\pm ", "∈": r"\in ",
+    "∇": r"\nabla ", "∑": r"\sum ", "∏": r"\prod ", "′": "'", "<": "<", ">": ">", "|": "|",
 }  # fmt: skip
+#: A letter with its accents.
+_CLUSTER = re.compile(r".[\u0300-\u036f]*", re.DOTALL)
+_SCRIPTS = {"⁻": ("^", "-"), "ᵀ": ("^", r"\top "), "ˣ": ("^", "x")}
 
 
 def tikz_of(layout: str | bytes) -> str:
-    """TikZ picture of a layout that Graphviz wrote as JSON."""
+    """TikZ picture of a layout that Graphviz wrote as JSON. Raises DrawingError if it is too large for TeX."""
     graph = json.loads(layout)
+    extent = max(map(float, graph.get("bb", "0").split(",")))
+    if extent > _LARGEST:
+        raise DrawingError(
+            f"the picture has an extent of {extent:.0f} points, more than the {_LARGEST} that TeX can draw. Draw fewer "
+            "nodes, for example with closed=True or steps=3."
+        )
     painter = _Painter()
     parts: list[Mapping[str, Any]] = [*graph.get("edges", ()), *graph.get("objects", ())]
     # Clusters are below edges, edges below nodes.
@@ -125,7 +145,8 @@ def _path(kind: str, operation: Mapping[str, Any]) -> str:
 def _run(operation: Mapping[str, Any], flags: int, size: float, color: str) -> _Run:
     (x, y), width = operation["pt"], operation["width"]
     left = x - width * {"l": 0, "c": 0.5, "r": 1}[operation["align"]]
-    return _Run(operation["text"], flags, size, color, left, left + width, y)
+    text = operation["text"].replace("\\\\", "\\")  # Graphviz escapes backslashes twice
+    return _Run(text, flags, size, color, left, left + width, y)
 
 
 def _text(line: Sequence[_Run]) -> str:
@@ -137,50 +158,61 @@ def _text(line: Sequence[_Run]) -> str:
 
 
 def _words(line: Sequence[_Run]) -> str:
-    parts = []
+    """Line as TeX: neighboring formulas are one."""
+    parts: list[tuple[bool, str]] = []
     for run in line:
-        letters = unicodedata.normalize("NFD", run.text)
-        if run.flags & _SUB:
-            parts.append(f"$_{{{_math(letters)}}}$")
-        elif run.flags & _SUPER:
-            parts.append(f"$^{{{_math(letters)}}}$")
-        elif run.flags & _ITALIC:
-            parts.append(f"${_math(letters)}$")
+        letters = list(_letters(run.text))
+        if run.flags & (_SUB | _SUPER):
+            inner = "".join(code for _, code in _joined(letters, True))
+            parts.append((True, f"{'_' if run.flags & _SUB else '^'}{{{inner}}}"))
         else:
-            parts.append("".join(map(_plain, letters)))
-    return "".join(parts).replace("$$", "")
+            parts += _joined(letters, bool(run.flags & _ITALIC))
+    groups = groupby(parts, itemgetter(0))
+    texts = ((is_math, "".join(code for _, code in group)) for is_math, group in groups)
+    return unicodedata.normalize("NFC", "".join(f"${text}$" if is_math else text for is_math, text in texts))
 
 
-def _math(letters: str) -> str:
-    found: list[str] = []
-    for letter in letters:
-        if letter in _ACCENTS and found:
-            found[-1] = rf"\{_ACCENTS[letter]}{{{found[-1]}}}"
-        else:
-            found.append(_symbol(letter) or _escaped(letter))
-    return "".join(found)
+class _Letter(NamedTuple):
+    """Code of a letter. kind: "text", "math", or "^" or "_" for a script."""
+
+    kind: str
+    code: str
 
 
-def _plain(letter: str) -> str:
-    symbol = _symbol(letter)
-    return f"${symbol}$" if symbol else _escaped(letter)
+def _letters(text: str) -> Iterator[_Letter]:
+    for cluster in _CLUSTER.findall(unicodedata.normalize("NFD", text)):
+        base, accents = cluster[0], cluster[1:]
+        found = _letter(base)
+        if found.kind == "text" and accents and not set(accents) <= _ACCENTS.keys():
+            yield _Letter("text", unicodedata.normalize("NFC", cluster))
+            continue
+        for accent in accents:
+            found = _Letter(
+                "math", rf"\{_ACCENTS[accent]}{{{found.code}}}" if accent in _ACCENTS else found.code
+            )
+        yield found
 
 
-def _symbol(letter: str) -> str:
-    """Code of a letter in math mode; "" for one of ASCII, or unknown."""
+def _letter(letter: str) -> _Letter:
     if letter in _MATH:
-        return _MATH[letter] + " " * _MATH[letter][-1].isalpha()
-    match unicodedata.name(letter, "").split():
-        case ["GREEK", "SMALL", "LETTER", name]:
-            return rf"\{name.lower()} "
-        case ["GREEK", "CAPITAL", "LETTER", name]:
-            return rf"\{name.capitalize()} "
-        case ["SUPERSCRIPT", *_]:
-            return f"^{{{unicodedata.normalize('NFKC', letter)}}}"
-        case ["SUBSCRIPT", *_]:
-            return f"_{{{unicodedata.normalize('NFKC', letter)}}}"
-    return ""
+        return _Letter("math", _MATH[letter])
+    if letter in _SCRIPTS:
+        return _Letter(*_SCRIPTS[letter])
+    plain = unicodedata.normalize("NFKC", letter)
+    if letter.isascii() or plain == letter or len(plain) != 1:
+        return _Letter("text", rf"\{letter}" if letter in "{}$&#_%" else _SPECIAL.get(letter, letter))
+    kind = unicodedata.decomposition(letter).partition(" ")[0]
+    found = _letter(plain)
+    return (
+        _Letter({"<super>": "^", "<sub>": "_"}[kind], found.code) if kind in ("<super>", "<sub>") else found
+    )
 
 
-def _escaped(letter: str) -> str:
-    return rf"\{letter}" if letter in "{}$&#_%" else _SPECIAL.get(letter, letter)
+def _joined(letters: Sequence[_Letter], is_math: bool) -> Iterator[tuple[bool, str]]:
+    """(True for a formula, code); is_math: letters are part of a formula."""
+    for kind, group in groupby(letters, attrgetter("kind")):
+        code = "".join(letter.code for letter in group)
+        if kind in ("^", "_"):
+            yield True, f"{{}}{kind}{{{code}}}"
+        else:
+            yield is_math or kind == "math", code

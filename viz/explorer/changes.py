@@ -83,7 +83,8 @@ def program_of(
         seed = {made.of[cost]: gn.fill(1, (), cost.dtype)}
         outputs += gn.backward(seed, [made.of[node] for node in kinds["backward"]])
     if kinds["rop"]:
-        outputs += gn.rop([made.of[node] for node in kinds["rop"]], tangents)
+        directions = {made.of[node]: tangent for node, tangent in tangents.items()}
+        outputs += gn.rop([made.of[node] for node in kinds["rop"]], directions)
     if sum(node.size for node in outputs) > ELEMENTS:
         return None
     lowered = lower(optimize(Graph(outputs), _PASSES, {"loops"})[0])
@@ -97,13 +98,13 @@ def program_of(
     views = {
         n: program.view(v) for n, v in lowered.views.items() if not n.inputs and not isinstance(n.op, Fill)
     }
-    switches = {x for pair in made.free.values() for x in pair} | set(made.joined.values())
+    own = {node: node.value for node in views if not node.op.is_input}
+    arrays = {node: array for node, array in (own | dict(given)).items() if node in views}
     return {
         "results": results,
         "leaves": [
-            [ids.get(node, -1), view, _encoded(given.get(node, node.value))]
-            for node, view in views.items()
-            if node not in switches
+            [ids[node] if _is_free(node) else -1, views[node], _encoded(array)]
+            for node, array in arrays.items()
         ],
         "free": [
             [ids[n], views[a], views[b]] for n, (a, b) in made.free.items() if a in views and b in views
@@ -113,6 +114,11 @@ def program_of(
         "forms": program.forms,
         "calls": program.calls,
     }
+
+
+def _is_free(node: Node) -> bool:
+    """True for a leaf that a reader can change: not for constants, which passes may join, and not for indices."""
+    return (node.op.is_input or node.op.is_parameter) and is_float(node.dtype)
 
 
 def _encoded(array: Array) -> str:

@@ -29,6 +29,7 @@ from viz.explorer.derivatives import (
 from viz.explorer.page import page
 from viz.explorer.payload import payload
 from viz.explorer.stages import stages_of
+from viz.explorer.values import FEW
 from viz.feeds import fed
 from viz.files import write_file
 from viz.style import Style, Theme, style_of
@@ -178,7 +179,7 @@ def _page_of(
     ids = dict(zip(graph.order, data["stages"][0]["order"], strict=True))
     wanted = [list(found.of) if found else [] for found in (backward, rop)]
     changes = program_of(graph, given, ids, cost, wanted[0], directions, wanted[1])
-    data["changes"] = changes and changes | {"side": data["side"]}
+    data["changes"] = changes and changes | {"side": data["side"], "few": FEW}
     title = _title(thing, original)
     data |= {"title": title, "about": _about(original, feeds, tangents, directions, is_large)}
     return ExplorerPage(title, page(data, title, style))

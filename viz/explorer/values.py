@@ -11,10 +11,10 @@ import numpy as np
 from graphnet.graph.node import Array
 from viz.blocks import block_means
 
-__all__ = ["summary"]
+__all__ = ["FEW", "summary"]
 
 #: Maximum size of arrays that are shown number by number.
-_FEW = 12
+FEW = 12
 _DIGITS = 6
 _LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _ZERO = len(_LEVELS) // 2
@@ -35,7 +35,7 @@ def summary(array: Array, side: int) -> list[Any]:
         facts = [exact.min(), exact.mean(), exact.max(), np.sqrt(np.sum(np.square(exact)))]
         cells = block_means(exact, side, side)
         heat = _letters(cells)
-    numbers = [_number(x) for x in array.ravel().tolist()] if array.size <= _FEW else []
+    numbers = [_number(x) for x in array.ravel().tolist()] if array.size <= FEW else []
     return [*(_number(float(x)) for x in facts), cells.shape[1], heat, numbers]
 
 
@@ -51,7 +51,7 @@ def _number(x: float | int | bool) -> float | int | str:
 def _letters(cells: Array) -> str:
     finite = np.isfinite(cells)
     size = np.abs(cells[finite]).max(initial=0.0)
-    scaled = np.where(finite, cells, 0.0) * ((_ZERO - 1) / size if size else 0.0)
+    scaled = np.where(finite, cells, 0.0) / (size or 1.0) * (_ZERO - 1)
     levels = np.rint(scaled).astype(int) + _ZERO
     letters: Collection[str] = [
         _LEVELS[level] if is_finite else _NOT_FINITE

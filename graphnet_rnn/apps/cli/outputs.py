@@ -34,7 +34,7 @@ OURS = {
     ".txt": (b"\x1b[",),
     ".ansi": (b"\x1b[",),
     ".md": (b"\xc2\xb1 error",),
-    ".tex": (b"\\begin{tabular}",),
+    ".tex": (b"\\begin{tabular}", b"% Picture by graphnet:"),
     ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr", b"predicted_"),
     ".npz": (b"prediction.npy", b"probability.npy"),
 }

@@ -88,10 +88,45 @@ def test_names_are_formulas() -> None:
     assert r"at (16,0) {$\hat{y}_{t-1}^{(1)}$ 5 \% $\sigma $};" in code
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("2·10⁻⁵", r"2$\cdot $10${}^{-5}$"), ("x₁₂", "x${}_{12}$"), ("λ", r"$\lambda $"), ("Αο", "$Ao$"),
+        ("naïve", "naïve"), ("ŷ is", r"$\hat{y}$ is"), ("$α", r"\$$\alpha $"), ("a\\b", r"a\textbackslash{}b"),
+        ("ℓ𝛼ℝ", r"l$\alpha $R"), ("权重", "权重"), ("tanh′", "tanh$'$"), ("각", "각"),
+        ("100 %_{#&}~^", r"100 \%\_\{\#\&\}\textasciitilde{}\textasciicircum{}"),
+    ],
+)  # fmt: skip
+def test_letters(name: str, code: str) -> None:
+    run = {"op": "T", "align": "c", "width": 8.0, "pt": [0, 0], "text": name.replace("\\", "\\\\")}
+    operations = [{"op": "F", "size": 14.0, "face": "Times"}, {"op": "c", "color": "#111111"}, run]
+    assert f"{{{code}}};" in tikz_of(json.dumps({"objects": [{"_ldraw_": operations}]}))
+
+
+def test_a_picture_that_is_too_large_for_tex_is_refused(tmp_path: Path) -> None:
+    y = gn.input((2,), name="x")
+    for _ in range(290):
+        y = gn.tanh(y)
+    with pytest.raises(viz.DrawingError, match="more than the 16000 that TeX can draw"):
+        viz.draw(y).save(tmp_path / "long.tex")
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex")
+def test_latex_sets_odd_names(tmp_path: Path) -> None:
+    names = ("λ", "Ω_Β", "ŷ is", "x₁₂", "$α", "café_1", "a\\b", "10⁻⁵ᵀ", "ℓ∇ℝ", "50 %", "{x}_{y}", "#&~^")
+    y = sum(gn.input((2,), name=name) * 1e-12 for name in names)
+    code_of(viz.draw(gn.mean(y)), tmp_path)
+    set_by_latex(tmp_path)
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex")
 @pytest.mark.parametrize("name", sorted(drawings()))
 def test_latex_sets_it(name: str, tmp_path: Path) -> None:
     code_of(drawings()[name], tmp_path)
+    set_by_latex(tmp_path)
+
+
+def set_by_latex(tmp_path: Path) -> None:
     text = r"\documentclass{article}\usepackage{tikz}\begin{document}\input{picture.tex}\end{document}"
     (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]

@@ -237,9 +237,15 @@ def test_values_and_gradients_follow_a_change(reader, tmp_path):
     assert reader.count("g.changed") == 1  # the weight is folded into tanh
     reader.finds("W")
     reader.reads("gradient", "norm", 0.0)
+    assert reader.tab.is_visible("[data-what=undo]")
     shown = reader.tab.text_content("g.cost .thumb-number").replace("−", "-")
     assert float(shown) == pytest.approx(np.mean(data / (1 + np.exp(-1.5))), rel=0.01)
+    reader.finds("matmul")
+    reader.tab.check("[data-what='cut 0']")
+    assert reader.count(".cut") == 1  # the product is folded into tanh
     reader.tab.click("[data-what=undo]")
+    assert reader.count(".cut") == 0
+    assert not reader.tab.is_visible("[data-what=undo]")
     assert reader.count("g.changed") == 0
     reader.finds("W")
     reader.reads("gradient", "norm", np.linalg.norm(gradient))

@@ -20,6 +20,7 @@ from graphnet.graph.node import Array, Node
 from tests.tables import some_quick
 from viz.explorer.changes import NODES, program_of, switched
 from viz.explorer.derivatives import cost_of, cotangents, default_tangents, tangents_of
+from viz.explorer.values import FEW
 from viz.feeds import computed, fed
 
 NODE = shutil.which("node")
@@ -104,7 +105,7 @@ def program(graph: Graph) -> tuple[dict[str, Any], list[Array]]:
     data = program_of(graph, given, ids, cost, backward, direction, rop)
     assert data is not None
     wanted = [*graph.order, *backward.values(), *rop.values()]
-    return {**data, "side": 5}, with_feeds(graph, given, wanted)
+    return {**data, "side": 5, "few": FEW}, with_feeds(graph, given, wanted)
 
 
 def in_javascript(data: dict[str, Any], script: str) -> Any:
@@ -172,6 +173,91 @@ def test_javascript_follows_changes() -> None:
     np.testing.assert_allclose(cut, [np.mean(given), 0])
     back = in_javascript(data, f"changes.hold({a}, 0.5); changes.run(); changes.reset(); {told}")
     np.testing.assert_allclose(back[0], expected[cost])
+
+
+def test_tangents_of_an_operator_are_those_of_python() -> None:
+    x = gn.input((2, 3), name="x", dtype="float64")
+    h = gn.tanh(x)
+    graph = Graph(gn.mean(h * h))
+    given, direction = fed(graph, None), {h: np.ones((2, 3))}
+    rop = tangents_of(graph, direction).of
+    made = switched(graph)
+    feeds = {
+        **given,
+        **{switch: np.array(True) for switch in made.joined.values()},
+        **{switch: np.array(True) for switch, _ in made.free.values()},
+        **{value: np.array(0.0) for _, value in made.free.values()},
+    }
+    ours = gn.rop([made.of[node] for node in rop], {made.of[h]: direction[h]})
+    for x_, y in zip(
+        with_feeds(graph, given, list(rop.values())), with_feeds(graph, feeds, ours), strict=True
+    ):
+        np.testing.assert_allclose(y, x_)
+
+
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_javascript_computes_tangents_of_an_operator() -> None:
+    x = gn.input((2, 3), name="x", dtype="float64")
+    h = gn.tanh(x)
+    graph = Graph(gn.mean(h * h))
+    given, direction = fed(graph, None), {h: np.ones((2, 3))}
+    rop = tangents_of(graph, direction).of
+    ids = {node: place for place, node in enumerate(graph.order)}
+    data = program_of(graph, given, ids, graph.outputs[0], [], direction, rop)
+    assert data is not None
+    told = "console.log(JSON.stringify([...changes.results.rop.values()].map((v) => changes.read(v))))"
+    found = in_javascript({**data, "side": 5, "few": FEW}, f"changes.run(); {told}")
+    for ours, theirs in zip(with_feeds(graph, given, list(rop.values())), found, strict=True):
+        np.testing.assert_allclose(theirs, ours.ravel())
+
+
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_only_float_inputs_and_parameters_are_changed_and_each_alone() -> None:
+    i = gn.input((3,), "int64", name="i")
+    E, F = (gn.parameter(np.ones((5, 2)), name=name) for name in "EF")
+    a, b = gn.constant(np.ones((3, 2)), name="a"), gn.constant(np.ones((3, 2)), name="b")
+    graph = Graph(gn.mean(gn.take(E, i) * a + gn.take(F, i) * b))
+    data, _ = program(graph)
+    ids = {node: place for place, node in enumerate(graph.order)}
+    can = in_javascript(
+        data,
+        f"console.log(JSON.stringify({[ids[n] for n in (i, a, b, E, F)]}.map((id) => changes.canScale(id))))",
+    )
+    assert can == [False, False, False, True, True]
+    means = ", ".join(f"changes.value('forward', {ids[n]}).mean" for n in (E, F))
+    told = f"console.log(JSON.stringify([{means}]))"
+    assert in_javascript(data, f"changes.scale({ids[E]}, 3); {told}") == [3, 1]
+
+
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_whole_numbers_wrap() -> None:
+    x = gn.input((2,), "int32", name="x")
+    big = gn.constant(np.array([2**20, 300], "int32"))
+    graph = Graph(gn.mean(gn.cast(big * big + x, "float64") + gn.cast(gn.cast(big, "int8"), "float64")))
+    data, expected = program(graph)
+    found = in_javascript(
+        data,
+        "changes.run(); console.log(JSON.stringify([...changes.results.forward.values()].map((v) => changes.read(v))))",
+    )
+    for ours, theirs in zip(expected, found, strict=False):
+        np.testing.assert_array_equal(theirs, ours.ravel())
+
+
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_a_number_that_is_set_back_is_no_change() -> None:
+    graph, at = small()
+    data, _ = program(graph)
+    W = {node: place for place, node in enumerate(graph.order)}[at["W"]]
+    script = f"changes.setNumber({W}, 0, 5); const before = changes.some; changes.setNumber({W}, 0, -1);"
+    assert in_javascript(data, f"{script} console.log(JSON.stringify([before, changes.some]))") == [
+        True,
+        False,
+    ]
+
+
+def test_a_network_with_dropout_can_be_explored() -> None:
+    net = rnn.Network([rnn.GRU(3)], inputs=3, outputs=3, dropout=0.5)
+    assert viz.explore(net.unroll(time=2, batch=1, training=True)).html
 
 
 def test_a_large_graph_cannot_be_changed() -> None:

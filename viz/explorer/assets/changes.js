@@ -1,10 +1,16 @@
 // Changes: values computed in the page after a reader has changed something. See changes.py for the data.
 
-const ARRAYS = { float32: Float32Array, float64: Float64Array, bool: Uint8Array };
-const FEW_NUMBERS = 12;
+// Whole numbers wrap where they are stored, as in NumPy; those of 64 bits are doubles.
+const ARRAYS = {
+  float32: Float32Array, bool: Uint8Array, int8: Int8Array, int16: Int16Array, int32: Int32Array, uint8: Uint8Array, uint16: Uint16Array,
+  uint32: Uint32Array,
+};
 
 const HELPERS = {
-  mod: (x, y) => x - y * Math.floor(x / y),
+  mod(x, y) {
+    const rest = x % y;
+    return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest;
+  },
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
   round(x) {
     const below = Math.floor(x), rest = x - below;
@@ -22,7 +28,6 @@ class Changes {
   constructor(data) {
     Object.assign(this, { data, scaled: new Map(), numbers: new Map(), held: new Map(), cut: new Set(), computed: null });
     this.arrays = data.buffers.map(([dtype, size]) => new (ARRAYS[dtype] ?? Float64Array)(size));
-    this.forms = data.forms.map((text) => new Function("m", "a", "h", text));
     this.leaves = new Map(data.leaves.filter(([id]) => id >= 0).map(([id, view, text]) => [id, { view, given: this.decoded(view, text) }]));
     for (const [id, view, text] of data.leaves) if (id < 0) this.write(view, this.decoded(view, text));
     this.free = new Map(data.free.map(([id, ...views]) => [id, views]));
@@ -44,10 +49,9 @@ class Changes {
   hold(id, value) { this.put(this.held, id, value, null); }
 
   setNumber(id, place, number) {
-    const list = this.numbersOf(id);
-    list[place] = number;
-    this.numbers.set(id, list);
-    this.computed = null;
+    const { given } = this.leaves.get(id), list = this.numbersOf(id);
+    list[place] = number === shortNumber(given[place]) ? given[place] : number;
+    this.put(this.numbers, id, list.every((x, i) => x === given[i]) ? null : list, null);
   }
 
   setCut(id, slot, isCut) {
@@ -69,7 +73,7 @@ class Changes {
   // The numbers of a small leaf before scaling; an empty list for a larger one.
   numbersOf(id) {
     const given = this.leaves.get(id)?.given ?? [];
-    return given.length > FEW_NUMBERS ? [] : [...(this.numbers.get(id) ?? given)];
+    return given.length > this.data.few ? [] : [...(this.numbers.get(id) ?? given)];
   }
 
   // -- values ------------------------------------------------------------------------------------
@@ -80,7 +84,7 @@ class Changes {
     if (!view) return null;
     if (!this.computed) this.run();
     const key = `${mode}.${id}`;
-    if (!this.computed.has(key)) this.computed.set(key, summary(this.read(view), view[2], this.data.side));
+    if (!this.computed.has(key)) this.computed.set(key, summary(this.read(view), view[2], this.data));
     return this.computed.get(key);
   }
 
@@ -94,6 +98,7 @@ class Changes {
       this.write(other, [this.held.get(id) ?? 0]);
     }
     for (const [key, view] of this.joined) this.write(view, [this.cut.has(key) ? 0 : 1]);
+    this.forms ??= this.data.forms.map((text) => new Function("m", "a", "h", text));
     for (const call of this.data.calls) this.forms[call[0]](this.arrays, call, HELPERS);
     this.computed = new Map();
   }
@@ -121,8 +126,10 @@ class Changes {
   }
 }
 
+const shortNumber = (x) => Number(x.toPrecision(6));
+
 // The facts of an array, as values.py computes them.
-function summary(array, shape, side) {
+function summary(array, shape, { side, few }) {
   if (!array.length) return { min: 0, mean: 0, max: 0, norm: 0, columns: 0, heat: "", numbers: [] };
   let min = Infinity, max = -Infinity, sum = 0, squares = 0;
   for (const x of array) { min = Math.min(min, x); max = Math.max(max, x); sum += x; squares += x * x; }
@@ -132,7 +139,7 @@ function summary(array, shape, side) {
   const cells = transposed(blockMeans(transposed(blockMeans(table, side)), side));
   return {
     min, mean: sum / array.length, max, norm: Math.sqrt(squares), columns: cells[0].length, heat: lettersOf(cells.flat()),
-    numbers: array.length <= FEW_NUMBERS ? [...array] : [],
+    numbers: array.length <= few ? [...array] : [],
   };
 }
 
@@ -148,5 +155,5 @@ function blockMeans(rows, most) {
 
 function lettersOf(cells) {
   const size = Math.max(0, ...cells.filter(Number.isFinite).map(Math.abs));
-  return cells.map((x) => (Number.isFinite(x) ? LEVELS[32 + (size ? HELPERS.round((31 * x) / size) : 0)] : "!")).join("");
+  return cells.map((x) => (Number.isFinite(x) ? LEVELS[32 + (size ? HELPERS.round((x / size) * 31) : 0)] : "!")).join("");
 }

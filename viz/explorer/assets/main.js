@@ -81,14 +81,19 @@ class App {
   }
 
   isCut(link) {
-    const { changes, nodes } = this.model;
+    const { changes } = this.model;
     if (!changes?.cut.size) return false;
-    const consumer = this.view.marks.get(link.to).id;
-    return nodes[consumer].inputs.some((source, slot) => source === link.value && changes.cut.has(`${consumer}.${slot}`));
+    const readers = this.view.readersOf(this.view.marks.get(link.to), link.value);
+    return readers.length > 0 && readers.every(([id, slot]) => changes.cut.has(`${id}.${slot}`));
   }
 
   // After a change by the reader: the picture, and the numbers of the panel.
   changed() {
+    try { this.model.changes.run(); } catch (error) {  // a page that forbids to compile programs
+      this.model.changes = null;
+      this.say(`values cannot be computed here: ${error.message}`);
+      return this.decorate();
+    }
     this.count();
     this.decorate(false);
     this.panel.renewValues();

@@ -51,6 +51,7 @@ class Panel {
   show(element, id) {
     this.root.replaceChildren();
     this.values = [];
+    this.undo = null;
     if (id !== null) this.showNode(id);
     else if (element) this.showBox(element);
     else this.showGraph();
@@ -66,7 +67,7 @@ class Panel {
       ...this.model.about.map((line) => html("p", { class: "muted" }, line)),
       html("p", { class: "muted" }, "Click a node or box, or press an arrow key; ? lists all keys."),
       ...(this.model.changes ? [html("p", { class: "muted" }, "Select a node to change it: scale an input or a weight, hold an operator at a value, cut an input. All values, gradients and tangents follow.")] : []),
-      ...(this.model.changes?.some ? [this.undoButton()] : []),
+      ...(this.model.changes ? [this.undoButton()] : []),
       legend(this.model.changes !== null),
     );
   }
@@ -139,7 +140,10 @@ class Panel {
   }
 
   // Only the numbers anew: the controls keep the focus.
-  renewValues() { for (const { place, id } of this.values) this.fillValues(place, id); }
+  renewValues() {
+    for (const { place, id } of this.values) this.fillValues(place, id);
+    if (this.undo) this.undo.hidden = !this.model.changes?.some;
+  }
 
   // -- changes -----------------------------------------------------------------------------------
 
@@ -148,11 +152,13 @@ class Panel {
     if (!changes || this.app.stageIndex) return;
     const controls = [...this.leafControls(id, changes), ...this.holdControls(id, changes), ...this.cutControls(id, changes)];
     if (controls.length) this.root.append(html("h3", {}, "change"), ...controls);
-    if (changes.some) this.root.append(this.undoButton());
+    this.root.append(this.undoButton());
   }
 
   undoButton() {
-    return html("button", { type: "button", class: "wide", "data-what": "undo", onclick: () => this.app.undo() }, "Undo all changes");
+    this.undo = html("button", { type: "button", class: "wide", "data-what": "undo", onclick: () => this.app.undo() }, "Undo all changes");
+    this.undo.hidden = !this.model.changes.some;
+    return this.undo;
   }
 
   leafControls(id, changes) {
@@ -161,7 +167,7 @@ class Panel {
     const numbers = changes.numbersOf(id);
     if (numbers.length) {
       rows.push(html("div", { class: "numbers-in" }, ...numbers.map((x, i) => html("input", {
-        type: "number", step: "0.1", value: Number(x.toPrecision(6)), "data-what": `number ${i}`, "aria-label": `number ${i + 1} of ${numbers.length}`,
+        type: "number", step: "0.1", value: shortNumber(x), "data-what": `number ${i}`, "aria-label": `number ${i + 1} of ${numbers.length}`,
         oninput: ({ target }) => { if (target.value !== "") { changes.setNumber(id, i, Number(target.value)); this.app.changed(); } },
       }))));
     }
@@ -186,7 +192,7 @@ class Panel {
       html("input", {
         type: "checkbox", checked: changes.cut.has(`${id}.${slot}`), "data-what": `cut ${slot}`,
         onchange: ({ target }) => { changes.setCut(id, slot, target.checked); this.app.changed(); },
-      }), html("span", {}, "cut input ", htmlText(this.title(source)))));
+      }), html("span", {}, `cut input ${slot + 1}: `, htmlText(this.title(source)))));
   }
 
   slider(words, what, value, put) {

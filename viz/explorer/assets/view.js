@@ -152,6 +152,19 @@ class View {
     }
   }
 
+  // [node, position] of each input of a mark, or of what is folded into it, that is this node.
+  readersOf(mark, source) {
+    const found = [], pending = [mark.id];
+    while (pending.length) {
+      const id = pending.pop();
+      this.node(id).inputs.forEach((input, slot) => {
+        if (input === source) found.push([id, slot]);
+        else if (!this.isDrawn.has(input)) pending.push(input);
+      });
+    }
+    return found;
+  }
+
   // Marks that show something new: themselves, or what is folded into them.
   findFresh() {
     this.fresh = new Set();
