@@ -23,8 +23,8 @@ __all__ = ["bare_dot_of", "dot_of", "to_dot", "with_less_effort", "without_commo
 DIRECTIONS = ("LR", "BT")
 #: Ranks are shared across clusters: equal operators of all time steps are at the same height.
 _ACROSS_CLUSTERS = ", newrank=true"
-#: Distance of two ranks, in points.
-_RANK = 0.42 * 72
+#: Distance of two ranks, in inches: from left to right, and from bottom to top.
+_RANKS = {"LR": 0.42, "BT": 0.25}
 _PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 
@@ -91,7 +91,7 @@ def _defaults(direction: str, theme: Style, apart: float) -> list[str]:
     # margin: margin of a PDF page, half an inch by default; pad: space around the drawing.
     return [
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, margin=0, pad=0.15,'
-        f" nodesep={apart}, ranksep=0.42{_ACROSS_CLUSTERS}]",
+        f" nodesep={apart}, ranksep={_RANKS[direction]}{_ACROSS_CLUSTERS}]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
         " arrowsize=0.65]",
@@ -236,7 +236,7 @@ def _crossings(picture: Picture) -> Mapping[tuple[str, str], int]:
 def _ranks_of(label: str, direction: str | None, theme: Style) -> int:
     """Ranks that an edge with this label on it should span."""
     width = width_of(label, theme.edge_size)
-    return 2 + round(width / 36) if direction == "BT" else 1 + round((width + 36) / _RANK)
+    return 2 + round(width / 36) if direction == "BT" else 1 + round((width + 36) / (72 * _RANKS["LR"]))
 
 
 def _pairs(picture: Picture) -> Iterator[str]:
