@@ -9,14 +9,14 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from viz.drawing.closed import BoxKind, ClosedPicture, closed_picture, closes_by_default
-from viz.drawing.merge import check_steps, fold_columns, fold_time
+from viz.drawing.merge import check_steps, fold_blocks, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, check_style, names_in, picture_of
 from viz.drawing.render import Drawing, check_limit
 from viz.errors import chosen, whether
 from viz.feeds import Feeds
 from viz.notes import Gradients, ValueNotes, cotangents, evaluated, note_on, require_cost
-from viz.style import EdgeRole, Theme, style_of
+from viz.style import EdgeRole, Role, Theme, style_of
 
 __all__ = ["mirror"]
 
@@ -62,7 +62,10 @@ def mirror(
         ahead, back = (fold_columns(picture, check_steps(steps, 8)) for picture in pictures)
         return Drawing(_closed_pair(ahead, back, values), "closed", None, limit, colours)
     pictures_open = (picture_of(graph, style, colours, notes) for notes in (forward, backward))
-    first, second = (fold_time(picture, check_steps(steps, 4)) for picture in pictures_open)
+    first, second = (
+        fold_blocks(fold_time(picture, check_steps(steps, 4)), check_steps(steps, 3))
+        for picture in pictures_open
+    )
     return Drawing(_open_pair(first, second, values), style, "LR", limit, colours)
 
 
@@ -95,7 +98,7 @@ class _Reached(Notes):
 def _open_pair(forward: Picture, backward: Picture, with_values: bool) -> Picture:
     ahead = Cluster(title="forward")
     back = Cluster(title="backward: ∂cost/∂node")
-    kept = {shape.key for shape in backward.shapes if shape.note is not None}
+    kept = {shape.key for shape in backward.shapes if shape.note is not None or _stands_for_many(shape)}
     # Nodes without a derivative keep their place, so that all others are placed as in the forward pass. Of two
     # clusters, Graphviz puts the first below.
     shapes = [
@@ -109,6 +112,11 @@ def _open_pair(forward: Picture, backward: Picture, with_values: bool) -> Pictur
     ]
     pairs = tuple((shape.key, _beside(shape.key)) for shape in forward.shapes)
     return Picture(tuple(shapes), tuple(edges), backward.scale, pairs)
+
+
+def _stands_for_many(shape: Shape) -> bool:
+    """True for folded time steps or blocks."""
+    return shape.role is Role.OPERATOR and not shape.nodes
 
 
 def _beside(key: str) -> str:

@@ -118,3 +118,12 @@ def test_unrolled_networks_are_mirrored_closed():
     assert len(moved) == 6 * 3 + 1
     np.testing.assert_allclose(moved, np.broadcast_to([moved[0][0], 0.0], (19, 2)), atol=0.15)
     assert drawing.svg
+
+
+def test_folded_blocks_have_a_way_back():
+    u = rnn.Network([rnn.RHN(3)], inputs=3, outputs=3).unroll(time=1, batch=2)
+    picture = viz.mirror(u.cost, values=False).picture
+    assert len(picture.shapes) < len(viz.mirror(u.cost, values=False, steps=7).picture.shapes)
+    (folded,) = [s.key for s in picture.shapes if s.lines[:1] == ("⋯",) and s.key.endswith("_back")]
+    around = [{edge.tail, edge.head} for edge in picture.edges if edge.back and not edge.hidden]
+    assert sum(folded in ends for ends in around) >= 4
