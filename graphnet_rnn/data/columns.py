@@ -334,6 +334,9 @@ def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
 # -- times ---------------------------------------------------------------------------------------
 
 
+_TOO_FINE = ", but times must be whole microseconds; round them"
+
+
 def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, bool]:
     """Returns the times of a column (datetime64[us], int64, float64), and True if they have zones. Raises DataError."""
     column, zoned = frame[name], False
@@ -341,7 +344,7 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
         found: Array = column.astype("M8[us]")
         finer = (found != column) & ~np.isnat(column)
         if finer.any():
-            raise frame.error(int(finer.argmax()), name, ", but times must be whole microseconds; round them")
+            raise frame.error(int(finer.argmax()), name, _TOO_FINE)
     elif column.dtype.kind in "iuf":
         found = _numbers_as_times(frame, name, column)
     else:
@@ -358,9 +361,7 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
                 for date, cell in zip(read, cells, strict=True)
             ]
             if date_format is None and any(finer):
-                raise frame.error(
-                    finer.index(True), name, ", but times must be whole microseconds; round them"
-                )
+                raise frame.error(finer.index(True), name, _TOO_FINE)
             odd = next((row for row, value in enumerate(read) if value is None), None)
             if odd is not None:
                 form = (

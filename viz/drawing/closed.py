@@ -135,12 +135,12 @@ class _Closing:
         self.place_data()
         for row in groups.rows:
             self.place_states(row)
-        for group in groups.at.values():
+        for group in groups.every:
             if group.row in self.level:
                 self.place_group(group)
         if groups.after:
             self.place_cost()
-        for group in groups.at.values():
+        for group in groups.every:
             if group.row in self.level:
                 self.link_group(group)
         self.link_cost()
@@ -172,7 +172,7 @@ class _Closing:
         """Places inputs at the bottom: x_t, made from the data for each step, or data that a step reads."""
         groups = self.groups
         found: dict[object, tuple[int, str]] = {}
-        for group in groups.at.values():
+        for group in groups.every:
             if group.row in groups.inputs:
                 found[group] = group.column, self.data_name(group)
             else:

@@ -46,7 +46,7 @@ class Groups:
 
     parts: tuple[range, ...]
     numbers: dict[int, Any]
-    at: dict[tuple[int, Hashable], StepGroup]
+    every: list[StepGroup]
     of: dict[Node, StepGroup]
     after: list[Node]
     inputs: list[Hashable]
@@ -56,7 +56,7 @@ class Groups:
 
     def steps(self, row: Hashable) -> list[StepGroup]:
         """Time steps of a row, in the order in which the row runs."""
-        found = (group for group in self.at.values() if group.row == row)
+        found = (group for group in self.every if group.row == row)
         return sorted(found, key=lambda group: group.column, reverse=row in self.reversed)
 
     def part_of(self, row: Hashable) -> range:
@@ -97,28 +97,27 @@ def condense(graph: Graph) -> Groups:
             flow.add(node, group, (of[x] for x in node.inputs if x in of))
         elif any(x in of or x in after for x in node.inputs):
             after[node] = None
-    inputs, rows, cells = _rows(at, of)
-    parts, numbers = _parts(times, at)
-    ends = _ends(at)
+    every = list(at.values())
+    inputs, rows, cells = _rows(every, of)
+    parts, numbers = _parts(times, every)
+    ends = _ends(every)
     rows.sort(key=lambda row: next(i for i, part in enumerate(parts) if ends[row] in part))
-    return Groups(parts, numbers, at, of, list(after), inputs, rows, cells, flow.reversed)
+    return Groups(parts, numbers, every, of, list(after), inputs, rows, cells, flow.reversed)
 
 
-def _ends(at: dict[tuple[int, Hashable], StepGroup]) -> dict[Hashable, int]:
+def _ends(every: list[StepGroup]) -> dict[Hashable, int]:
     """Last column of each row."""
     found: dict[Hashable, int] = {}
-    for group in at.values():
+    for group in every:
         found[group.row] = max(group.column, found.get(group.row, 0))
     return found
 
 
-def _parts(
-    times: list[Any], at: dict[tuple[int, Hashable], StepGroup]
-) -> tuple[tuple[range, ...], dict[int, Any]]:
+def _parts(times: list[Any], every: list[StepGroup]) -> tuple[tuple[range, ...], dict[int, Any]]:
     """Parts and numbers of Groups; moves the groups of later parts to the right."""
-    ends = _ends(at)
+    ends = _ends(every)
     last = [0] * len(times)  # of all rows with a step in this column
-    for group in at.values():
+    for group in every:
         if group.row != BETWEEN:
             last[group.column] = max(last[group.column], ends[group.row])
     begins = [0, *(c for c, reach in enumerate(accumulate(last[:-1], max), start=1) if reach < c)]
@@ -130,7 +129,7 @@ def _parts(
         for c in range(begin, end):
             counted = shift > 0 and isinstance(times[c], int)
             numbers[c + shift] = c - begin + 1 if counted else times[c]
-    for group in at.values():
+    for group in every:
         group.column += sum(begin <= group.column for begin in begins[1:])
     return tuple(parts), numbers
 
@@ -189,14 +188,14 @@ def _backwards(node: Node) -> DrawingError:
 
 
 def _rows(
-    at: dict[tuple[int, Hashable], StepGroup], of: dict[Node, StepGroup]
+    every: list[StepGroup], of: dict[Node, StepGroup]
 ) -> tuple[list[Hashable], list[Hashable], set[Hashable]]:
     """Rows that read no group; the others from bottom to top; rows with states."""
-    level: dict[Hashable, int] = {row: 0 for _, row in at}
+    level: dict[Hashable, int] = {group.row: 0 for group in every}
     upwards: set[tuple[Hashable, Hashable]] = set()
-    cells = {group.row for group in at.values() if group.label.get("cell") is not None}
+    cells = {group.row for group in every if group.label.get("cell") is not None}
     reads: set[Hashable] = set(cells)
-    for group in at.values():
+    for group in every:
         for source in (of[x] for node in group.nodes for x in node.inputs if x in of):
             if source is not group:
                 reads.add(group.row)
