@@ -65,6 +65,8 @@ def measured(problem: Problem, chosen: argparse.Namespace) -> dict[str, Any]:
     plan = Plan(CONTENDERS, ("installed",), ("gradient",), chosen.rounds, pythons=pythons, options=OPTIONS)
     (section,) = run(problem, plan)
     times = {each.contender: 1e3 * each.median for each in section.measured if each.rounds}
+    if "ours" not in times:
+        raise SystemExit(f"{problem}: {'; '.join(each.note for each in section.measured if each.note)}")
     share = problem.flops("gradient") / (1e-3 * times["ours"]) / section.peak
     return {
         "cell": problem.cell, "units": problem.hidden, "batch": problem.batch, "steps": problem.steps,

@@ -11,12 +11,14 @@ The annotation of a field is its kind; `X | None` also allows None; `bool` and `
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import Field, field, fields, is_dataclass
 from functools import cache, partial
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import numpy as np
 
@@ -40,9 +42,9 @@ from graphnet.settings import (
 from graphnet_rnn.errors import UsageError
 
 __all__ = [
-    "MANY", "Amount", "Count", "CountOrZero", "Fraction", "Limit", "Number", "Positive", "Share", "amount",
-    "declared_settings", "fixed_settings", "fraction", "has_items", "is_number", "is_true", "limit", "listed", "number",
-    "one_of", "path", "require_generator", "require_kinds", "setting", "shown", "text", "whole_number",
+    "MANY", "Amount", "Count", "CountOrZero", "Fraction", "Limit", "NamedArguments", "Number", "Positive", "Share",
+    "amount", "declared_settings", "fixed_settings", "fraction", "has_items", "is_number", "is_true", "limit", "listed",
+    "number", "one_of", "path", "require_generator", "require_kinds", "setting", "shown", "text", "whole_number",
     "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
@@ -54,6 +56,36 @@ Positive = Annotated[float, partial(amount, above_zero=True)]
 Fraction = Annotated[float, fraction]  # in [0, 1)
 Share = Annotated[float, partial(fraction, or_all=True)]  # in [0, 1]
 Limit = Annotated[float, limit]
+
+
+#: Names of arguments in other libraries, and here.
+_ELSEWHERE = {
+    "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "units", "num_units": "units",
+    "input_size": "inputs", "output_size": "outputs", "num_epochs": "epochs", "n_epochs": "epochs",
+    "max_epochs": "epochs", "betas": "beta1", "eps": "delta", "epsilon": "delta", "clipnorm": "clip_norm",
+    "clipvalue": "clip_value", "max_grad_norm": "clip_norm", "dropout_rate": "dropout", "seq_len": "time",
+    "sequence_length": "time", "random_state": "seed", "nonlinearity": "activation",
+}  # fmt: skip
+
+
+class NamedArguments:
+    """Mixin: an argument that does not exist raises TypeError, with the name of such an argument here."""
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        known = _arguments_of(cls) if given else ()
+        unknown = next((name for name in given if known and name not in known), None)
+        if unknown is not None:
+            close = difflib.get_close_matches(unknown, known, 1)
+            here = _ELSEWHERE.get(unknown, close[0] if close else "")
+            hint = f"here it is called {here!r}" if here in known else f"it has {', '.join(known)}"
+            raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {unknown!r}; {hint}")
+        return super().__new__(cls)
+
+
+def _arguments_of(cls: type) -> tuple[str, ...]:
+    """Names of the arguments; () if any name is one."""
+    _, *found = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    return () if any(each.kind is each.VAR_KEYWORD for each in found) else tuple(each.name for each in found)
 
 
 def require_generator(who: str, given: Any) -> np.random.Generator:

@@ -37,7 +37,15 @@ from graphnet_rnn.cell.weights import Weights, WeightsWithin, chosen
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.optimizers.structure import ENDED
-from graphnet_rnn.settings import Count, fraction, require_kinds, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import (
+    Count,
+    NamedArguments,
+    fraction,
+    require_kinds,
+    shown,
+    whole_number,
+    yes_or_no,
+)
 
 __all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside", "title_of"]
 
@@ -46,7 +54,7 @@ hide_module(__file__)
 
 
 @dataclass(eq=False, repr=False)
-class Cell(ShowsItself):
+class Cell(NamedArguments, ShowsItself):
     """The equations of one time step: `step(x, *states) -> new states`; the first state is the output.
 
     units: width of the states, 128 by default. initial: initializers by weight name, e.g. {"W_h*": orthogonal()}, which

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphnet.graph.node import Array, Dtype, Shape
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, require_kinds, shown
+from graphnet_rnn.settings import NamedArguments, amount, require_kinds, shown
 
 __all__ = [
     "Curved",
@@ -102,7 +102,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Optimizer(ABC):
+class Optimizer(NamedArguments, ABC):
     """Base class of optimizers: settings only, checked by their annotations. `state` has all that changes, so a stored
     state resumes exactly.
 

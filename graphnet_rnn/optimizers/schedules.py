@@ -29,6 +29,7 @@ from graphnet_rnn.settings import (
     Count,
     CountOrZero,
     Fraction,
+    NamedArguments,
     Number,
     amount,
     fraction,
@@ -66,7 +67,7 @@ UNKNOWN = {EPOCH: "epochs", COSTS: "validation costs"}
 
 
 @dataclass(frozen=True)
-class Schedule(ShowsItself, ABC):
+class Schedule(NamedArguments, ShowsItself, ABC):
     """Base class of schedules: step (0, 1, ...) -> value, a frozen dataclass without state.
 
     A subclass defines `at` and `range`. reads: the counters that it depends on, of "step", "epoch" and "costs"; default

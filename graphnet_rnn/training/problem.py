@@ -19,7 +19,15 @@ from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.groups import patterns, trained
 from graphnet_rnn.optimizers.step import Stepped
 from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.settings import Amount, Count, Limit, declared_settings, fixed_settings, setting
+from graphnet_rnn.settings import (
+    Amount,
+    Count,
+    Limit,
+    NamedArguments,
+    declared_settings,
+    fixed_settings,
+    setting,
+)  # fmt: skip
 
 __all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "require_unclipped"]
 
@@ -39,7 +47,7 @@ class Trainable(Stepped, Protocol):
         """Returns the part of the loss that is not cost, such as l2."""
 
 
-class Problem(ABC):
+class Problem(NamedArguments, ABC):
     """Interface between a Trainer and a model with its data: feeds the objective, step by step.
 
     A subclass defines the number of steps of an epoch, and feeds the objective of each step. Everything that depends on

@@ -15,6 +15,7 @@ from graphnet_rnn.settings import (
     Amount,
     Count,
     Fraction,
+    NamedArguments,
     Positive,
     Share,
     is_number,
@@ -28,7 +29,7 @@ __all__ = ["EarlyStopping", "Training"]
 
 
 @dataclass(frozen=True)
-class EarlyStopping:
+class EarlyStopping(NamedArguments):
     """Continues while C_t ≤ C_{t-N} (1 - τ)^N, C_t the validation cost after epoch t. Source: Lynge 2016, 4.2.1.
 
     memory: N, in epochs, default 10.
@@ -59,7 +60,7 @@ class EarlyStopping:
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(NamedArguments):
     """Settings of a Trainer: optimizer, learning rate schedule, and when to stop.
 
     optimizer: any of rnn.optimizers; default Adam(clip_norm=1).

@@ -270,3 +270,20 @@ def test_equivalent_arguments_are_accepted() -> None:
     assert len(list(Sampler(NET).sample(3, temperature=np.float32(0.5)))) == 3
     joined = NET.parameters | NET.fixed
     assert joined.pop("output.b_o") is NET.parameters["output.b_o"]
+
+
+def test_names_of_other_libraries_are_explained() -> None:
+    for call, says in (
+        (
+            lambda: rnn.Adam(lr=0.1),
+            r"Adam\(\) got an unexpected keyword argument 'lr'; here it is called 'rate'",
+        ),
+        (lambda: rnn.LSTM(hidden_size=3), r"LSTM\(\) .*'hidden_size'; here it is called 'units'"),
+        (lambda: rnn.Training(num_epochs=3), r"Training\(\) .*; here it is called 'epochs'"),
+        (lambda: rnn.Network([], input_size=3), r"Network\(\) .*; here it is called 'inputs'"),
+        (lambda: rnn.Arrays(None, batch_size=3), r"Arrays\(\) .*; here it is called 'batch'"),
+        (lambda: rnn.Warmup(stepss=3), r"Warmup\(\) .*; here it is called 'steps'"),
+        (lambda: EarlyStopping(wait=3), r"EarlyStopping\(\) .*'wait'; it has memory, tolerance, patience"),
+    ):
+        with case(says), pytest.raises(TypeError, match=says):
+            call()
