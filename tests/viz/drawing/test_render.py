@@ -118,7 +118,8 @@ def test_a_program_named_dot_on_path_comes_first(regression, tmp_path, monkeypat
 def test_a_failing_save_leaves_what_was_there(regression, tmp_path, monkeypatch):
     (tmp_path / "a.dot").mkdir()
     for name, says in (
-        ("a.jpeg", r"\.svg, \.png, \.pdf, \.dot, \.html, \.tex"), (".svg", r"\.svg, \.png, \.pdf, \.dot"),
+        ("a.jpeg", r"\.svg, \.png, \.pdf, \.dot, \.html, \.tex"),
+        (".svg", r"\.svg, \.png, \.pdf, \.dot, \.html, \.tex"),
         ("nowhere/a.svg", r"nowhere.*existing, writable folder"), ("a.dot", "cannot be written"),
     ):  # fmt: skip
         with case(name), pytest.raises(viz.DrawingError, match=says):
