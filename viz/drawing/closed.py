@@ -79,8 +79,8 @@ class Link:
     back: bool = False
 
 
-#: Layers of a network whose open picture would be a strip.
-_MANY = 5
+#: Hidden layers of a network whose open picture would be a strip.
+_MANY = 4
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class ClosedPicture:
 
 def closes_by_default(graph: Graph) -> bool:
     """True for a network of several time steps, or of many layers, in which no value flows back in time."""
-    times, layers = times_of(graph), {node.scope.get("layer") for node in graph.order} - {None}
+    times = times_of(graph)
+    layers = {node.scope.get("layer") for node in graph.order} - {None, "input", "output", "cost"}
     if len(times) < 2 and (not times or len(layers) < _MANY):
         return False
     try:

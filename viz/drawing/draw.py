@@ -42,7 +42,7 @@ def draw(
     style: "full" (default) draws every node; "compact" folds weights into edges and biases into operators.
     closed: True draws each layer at each time step as one box, time from left to right, layers from bottom to top; in a
     graph without time steps, each cell (each `gn.scope`) as one operator. False draws the nodes inside. None (default)
-    closes unrolled networks of several time steps, or of five layers or more, with the output and the cost.
+    closes unrolled networks of several time steps, or of four hidden layers or more.
     rankdir: for open pictures, "LR" (left to right), "BT" (bottom to top), or None (default): "BT" for graphs unrolled
     in time, "LR" for others.
     steps: maximum number of time steps, and of repeated blocks of a cell, to draw: the first, the last, and those

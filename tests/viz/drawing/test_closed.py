@@ -385,3 +385,9 @@ def test_edges_of_a_closed_mirror_end_at_their_shapes() -> None:
                 away = np.abs(np.array(point) - (frame.x, frame.y)) - (frame.w, frame.h)
                 assert away.max() < 1, (tail, head, key)
                 assert not frame.holds(point, margin=6)
+
+
+def test_networks_of_many_layers_are_closed_by_default() -> None:
+    for layers, style in ((1, "full"), (3, "full"), (4, "closed"), (6, "closed")):
+        net = rnn.Network([rnn.Dense(3) for _ in range(layers)], inputs=3, outputs=3)
+        assert viz.draw(net.unroll(time=1, batch=2).cost).style == style
