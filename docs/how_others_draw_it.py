@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "torch"
@@ -25,6 +24,7 @@ from torchlens.visualization import show_model_graph
 
 import graphnet_rnn as rnn
 import viz
+from graphnet.system.streams import prepare_streams
 
 FOLDER = Path(__file__).with_suffix("")
 INPUTS, UNITS = 5, 8
@@ -93,4 +93,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    prepare_streams()
+    main()

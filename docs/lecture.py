@@ -149,7 +149,6 @@ def page() -> str:
 
 
 def main() -> None:
-    prepare_streams()
     if len(sys.argv) != 2:
         sys.exit(str(__doc__).strip())
     Path(sys.argv[1]).write_text(page(), encoding="utf-8")
@@ -157,4 +156,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

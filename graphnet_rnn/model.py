@@ -17,7 +17,7 @@ from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.weights import FlatParameters, ParameterNodes, Weights
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.json_values import to_json
-from graphnet_rnn.settings import NamedArguments, shown, whole_number
+from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["Model", "ModelObjective"]
 
@@ -27,7 +27,7 @@ HELD = ("initial", "values")
 OWN = ("fixed", "model", "parameters")
 
 
-class Model(NamedArguments, FlatParameters, ShowsItself, ABC):
+class Model(FlatParameters, ShowsItself, ABC):
     """Base class of models: parameters, fixed weights, settings, and a graph of the equations. `rnn.save` saves it, a
     Trainer trains it.
 

@@ -23,7 +23,7 @@ from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.network.layers import bound_layers, checked_layers, checked_share
 from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.settings import MANY, fraction, one_of, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, NamedArguments, fraction, one_of, shown, whole_number, yes_or_no
 
 __all__ = ["Network", "require_network"]
 
@@ -36,7 +36,7 @@ _SETTINGS = (
 hide_module(__file__)
 
 
-class Network(Model):
+class Network(NamedArguments, Model):
     """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o, or one o = pool_t(h^L_t) W_ho + b_o
 
     layers: cells, first to last. Each entry of the list gets its own weights, unless `share` links it to another layer.

@@ -47,7 +47,7 @@ class Trainable(Stepped, Protocol):
         """Returns the part of the loss that is not cost, such as l2."""
 
 
-class Problem(NamedArguments, ABC):
+class Problem(ABC):
     """Interface between a Trainer and a model with its data: feeds the objective, step by step.
 
     A subclass defines the number of steps of an epoch, and feeds the objective of each step. Everything that depends on
@@ -238,7 +238,7 @@ class CompiledProblem(Problem):
 
 
 @dataclass(eq=False, repr=False)
-class ObjectiveProblem(CompiledProblem):
+class ObjectiveProblem(NamedArguments, CompiledProblem):
     """A problem whose objective is an rnn.Objective, or made of several, with these settings of it.
 
     clip_values, l2, memory: see Objective.
