@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,23 @@ from viz.drawing.tikz import tikz_of
 pytestmark = pytest.mark.skipif(installed_renderer() is None, reason="Graphviz")
 
 
-def drawings() -> dict[str, Drawing]:
+def regression() -> gn.Node:
     x, t = gn.input((4, 3), name="x%_{}"), gn.input((4, 2), name="t")
     W = gn.parameter([[0.5, -0.2], [0.1, 0.4], [-0.3, 0.2]], name="W")
-    cost = gn.mean(gn.squared_error(gn.label(gn.tanh(x @ W), "y_hat"), t))
-    net = rnn.Network([rnn.GRU(4), rnn.GRU(4)], inputs=3, outputs=3)
-    return {
-        "closed": viz.draw(net.unroll(time=12, batch=1).cost),
-        "dark": viz.draw(cost, theme="dark", notes=viz.values(cost)),
-        "gradients": viz.draw(cost, notes=viz.gradients(cost)),
-        "mirror": viz.mirror(cost),
-        "unrolled": viz.draw(net.unroll(time=2, batch=1), style="compact", closed=False),
-    }
+    return gn.mean(gn.squared_error(gn.label(gn.tanh(x @ W), "y_hat"), t))
+
+
+def network() -> rnn.Network:
+    return rnn.Network([rnn.GRU(4), rnn.GRU(4)], inputs=3, outputs=3)
+
+
+DRAWINGS: dict[str, Callable[[], Drawing]] = {
+    "closed": lambda: viz.draw(network().unroll(time=12, batch=1).cost),
+    "dark": lambda: viz.draw(cost := regression(), theme="dark", notes=viz.values(cost)),
+    "gradients": lambda: viz.draw(cost := regression(), notes=viz.gradients(cost)),
+    "mirror": lambda: viz.mirror(regression()),
+    "unrolled": lambda: viz.draw(network().unroll(time=2, batch=1), style="compact", closed=False),
+}
 
 
 def cells() -> Any:
@@ -73,9 +79,9 @@ def test_a_cell_has_all_its_edges_and_texts(name: str, tmp_path: Path) -> None:
     check(drawing, code_of(drawing, tmp_path))
 
 
-@pytest.mark.parametrize("name", sorted(drawings()))
+@pytest.mark.parametrize("name", sorted(DRAWINGS))
 def test_a_picture_has_all_its_edges_and_texts(name: str, tmp_path: Path) -> None:
-    drawing = drawings()[name]
+    drawing = DRAWINGS[name]()
     check(drawing, code_of(drawing, tmp_path))
 
 
@@ -120,9 +126,9 @@ def test_latex_sets_odd_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex")
-@pytest.mark.parametrize("name", sorted(drawings()))
+@pytest.mark.parametrize("name", sorted(DRAWINGS))
 def test_latex_sets_it(name: str, tmp_path: Path) -> None:
-    code_of(drawings()[name], tmp_path)
+    code_of(DRAWINGS[name](), tmp_path)
     set_by_latex(tmp_path)
 
 

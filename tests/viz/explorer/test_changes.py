@@ -175,33 +175,27 @@ def test_javascript_follows_changes() -> None:
     np.testing.assert_allclose(back[0], expected[cost])
 
 
+def along_an_operator() -> tuple[Graph, dict[Node, Array], dict[Node, Node]]:
+    """A graph, its direction, which is that of an operator, and the tangents."""
+    h = gn.tanh(gn.input((2, 3), name="x", dtype="float64"))
+    graph, direction = Graph(gn.mean(h * h)), {h: np.ones((2, 3))}
+    return graph, direction, tangents_of(graph, direction).of
+
+
 def test_tangents_of_an_operator_are_those_of_python() -> None:
-    x = gn.input((2, 3), name="x", dtype="float64")
-    h = gn.tanh(x)
-    graph = Graph(gn.mean(h * h))
-    given, direction = fed(graph, None), {h: np.ones((2, 3))}
-    rop = tangents_of(graph, direction).of
-    made = switched(graph)
-    feeds = {
-        **given,
-        **{switch: np.array(True) for switch in made.joined.values()},
-        **{switch: np.array(True) for switch, _ in made.free.values()},
-        **{value: np.array(0.0) for _, value in made.free.values()},
-    }
-    ours = gn.rop([made.of[node] for node in rop], {made.of[h]: direction[h]})
-    for x_, y in zip(
-        with_feeds(graph, given, list(rop.values())), with_feeds(graph, feeds, ours), strict=True
-    ):
-        np.testing.assert_allclose(y, x_)
+    graph, direction, rop = along_an_operator()
+    given = fed(graph, None)
+    made, feeds = settings(graph, {}, set())
+    ours = gn.rop([made.of[node] for node in rop], {made.of[h]: tangent for h, tangent in direction.items()})
+    theirs = with_feeds(graph, given, list(rop.values()))
+    for x, y in zip(theirs, with_feeds(graph, given | feeds, ours), strict=True):
+        np.testing.assert_allclose(y, x)
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
 def test_javascript_computes_tangents_of_an_operator() -> None:
-    x = gn.input((2, 3), name="x", dtype="float64")
-    h = gn.tanh(x)
-    graph = Graph(gn.mean(h * h))
-    given, direction = fed(graph, None), {h: np.ones((2, 3))}
-    rop = tangents_of(graph, direction).of
+    graph, direction, rop = along_an_operator()
+    given = fed(graph, None)
     ids = {node: place for place, node in enumerate(graph.order)}
     data = program_of(graph, given, ids, graph.outputs[0], [], direction, rop)
     assert data is not None
