@@ -12,6 +12,7 @@ reservoir       leaky integrators, echo-state network
 boltzmann       deterministic part of the RTRBM, filter of a hidden Markov model
 combine         bidirectional layers, residual connections, layer normalization
 attention       attention over the states of another network
+equations       a cell from the text of its equations
 all             ALL: cells by name
 """
 
@@ -25,6 +26,7 @@ with lazy_imports(__name__):
     from graphnet_rnn.cells.boltzmann import RTRBM, HMMFilter
     from graphnet_rnn.cells.combine import Bidirectional, LayerNormLSTM, Normalized, Residual
     from graphnet_rnn.cells.elman import NARX, Elman
+    from graphnet_rnn.cells.equations import Equations
     from graphnet_rnn.cells.feedforward import Dense
     from graphnet_rnn.cells.gru import GRU, GRUResetAfter
     from graphnet_rnn.cells.highway import RHN, HyperRHN
@@ -36,7 +38,7 @@ with lazy_imports(__name__):
 
 __all__ = [
     "ALL", "GLNN", "GNN", "GRU", "LSTM", "LSTM1997", "MRNN", "NARX", "RHN", "RTRBM", "Attention", "Bidirectional",
-    "Dense", "EchoState", "Elman", "GRUResetAfter", "GraphLSTM", "GraphRNN", "HMMFilter", "Hyper", "HyperLSTM",
-    "HyperRHN", "LSTMKrause", "LSTMPeephole", "LSTMProjected", "LSTMSutskever", "LayerNormLSTM", "LeakyRNN",
-    "MultiplicativeLSTM", "Normalized", "Residual", "StackedMRNN", "TensorRNN", "attention_memory",
+    "Dense", "EchoState", "Elman", "Equations", "GRUResetAfter", "GraphLSTM", "GraphRNN", "HMMFilter", "Hyper",
+    "HyperLSTM", "HyperRHN", "LSTMKrause", "LSTMPeephole", "LSTMProjected", "LSTMSutskever", "LayerNormLSTM",
+    "LeakyRNN", "MultiplicativeLSTM", "Normalized", "Residual", "StackedMRNN", "TensorRNN", "attention_memory",
 ]  # fmt: skip

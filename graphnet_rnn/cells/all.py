@@ -7,6 +7,7 @@ from graphnet_rnn.cells.attention import Attention
 from graphnet_rnn.cells.boltzmann import RTRBM, HMMFilter
 from graphnet_rnn.cells.combine import Bidirectional, LayerNormLSTM, Normalized, Residual
 from graphnet_rnn.cells.elman import NARX, Elman
+from graphnet_rnn.cells.equations import Equations
 from graphnet_rnn.cells.feedforward import Dense
 from graphnet_rnn.cells.gru import GRU, GRUResetAfter
 from graphnet_rnn.cells.highway import RHN, HyperRHN
@@ -24,6 +25,6 @@ ALL: dict[str, type[Cell]] = {
         Elman, Dense, LSTM, LSTMPeephole, LSTMProjected, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
         TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM,
         Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, GraphLSTM, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
-        Residual, Bidirectional, Attention,
+        Residual, Bidirectional, Attention, Equations,
     )
 }  # fmt: skip

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class LSTM(Cell):
-    """i, f, o = σ(x W_x· + h W_h· + b·);  g = tanh(x W_xg + h W_hg + b_g);  c' = f c + i g;  h' = o tanh(c')
+    """i, f, o = σ(x W_x· + h W_h· + b_·);  g = tanh(x W_xg + h W_hg + b_g);  c' = f c + i g;  h' = o tanh(c')
 
     units: width of h and c, 128 by default. initial: initializers by weight name, see Cell.
 

@@ -115,6 +115,12 @@ def gru_reset_after(w: Weights, x: Array, h: Array) -> tuple[Array]:
     return ((1 - z) * n + z * h,)
 
 
+def minimal_gated_unit(w: Weights, x: Array, h: Array) -> tuple[Array]:
+    """Zhou et al. 2016, eqs 11-13: one gate, which forgets, and resets inside of the new content."""
+    f = sigmoid(pre(w, x, h, "f") + w["b_f"])
+    return ((1 - f) * h + f * np.tanh(pre(w, x, f * h, "h") + w["b_h"]),)
+
+
 def tensor_rnn(w: Weights, x: Array, h: Array) -> tuple[Array]:
     """Sutskever 2013, (5.1) and (5.3): the recurrent matrix is Σ_m x_m W_hh[m], made for each case."""
     by_input = [sum(x[b, m] * w["W_hh"][m] for m in range(x.shape[1])) for b in range(len(x))]
@@ -466,6 +472,7 @@ ORACLES: dict[str, Maker] = {
     "Residual": residual,
     "Bidirectional": bidirectional,
     "Attention": attention,
+    "Equations": simple(minimal_gated_unit, "h"),
 }
 
 

@@ -38,6 +38,7 @@ CELLS: dict[str, Callable[[int], rnn.Cell]] = {
     **{name: rnn.cells.ALL[name] for name in (
         "Elman", "Dense", "LSTM", "LSTMPeephole", "LSTM1997", "LSTMKrause", "LSTMSutskever", "GRU",
         "GRUResetAfter", "TensorRNN", "MRNN", "MultiplicativeLSTM", "LayerNormLSTM", "RTRBM", "HMMFilter",
+        "Equations",
     )},
     "Dense, linear": lambda n: cells.Dense(n, activation="linear", bias=False),
     "Dense, sigmoid": lambda n: cells.Dense(n, activation="sigmoid"),

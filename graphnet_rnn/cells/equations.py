@@ -1,0 +1,310 @@
+"""A cell from the text of its equations.
+
+A text is read once, into a tree for each equation; `step` computes the trees. Nothing of it runs as Python code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from graphnet.errors import GraphnetError
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import hide_module
+from graphnet.ops.elementwise import cos, exp, log, relu, sigmoid, sin, softplus, sqrt, tanh
+from graphnet.ops.reduce import softmax
+from graphnet.system.text import did_you_mean
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import uniform, zeros
+from graphnet_rnn.errors import CellError
+from graphnet_rnn.settings import shown
+
+__all__ = ["Equations"]
+
+# Hidden from errors, so that they name the line that uses the cell.
+hide_module(__file__)
+
+FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "σ": sigmoid, "sigmoid": sigmoid, "tanh": tanh, "relu": relu, "softplus": softplus, "exp": exp, "log": log,
+    "sqrt": sqrt, "sin": sin, "cos": cos, "softmax": partial(softmax, axis=1),
+}  # fmt: skip
+_NORM = "LN"
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "^": lambda a, b: a**b,
+}
+#: Signs that mean the same as others, as papers and word processors write them.
+_SAME = str.maketrans({"′": "'", "’": "'", "−": "-", "⊙": "*", "∘": "*", "×": "*"})
+_TOKENS = re.compile(r"\s*(?:([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)|([^\W\d][\w·]*'?)|(\S))")
+_TARGET = re.compile(r"[^\W\d]\w*'?")
+MINIMAL_GATED_UNIT = "f = σ(x W_xf + h W_hf + b_f); h' = (1 - f) h + f tanh(x W_xh + (f h) W_hh + b_h)"
+
+
+class Number(NamedTuple):
+    value: float
+
+
+class Name(NamedTuple):
+    name: str
+
+
+class Call(NamedTuple):
+    function: str
+    of: Tree
+
+
+class Apply(NamedTuple):
+    operation: str
+    left: Tree
+    right: Tree
+
+
+class Product(NamedTuple):
+    """Matrix product with a weight."""
+
+    left: Tree
+    weight: str
+
+
+Tree = Number | Name | Call | Apply | Product
+
+
+@dataclass(frozen=True)
+class Equation:
+    target: str
+    text: str
+    tree: Tree
+
+
+@dataclass(eq=False, repr=False)
+class Equations(Cell):
+    """A cell from the text of its equations; by default f = σ(x, h);  h' = (1 - f) h + f tanh(x, f h)
+
+    units: width of all states and weights, 128 by default. equations: text, with semicolons or ends of lines between
+    equations; the minimal gated unit by default. initial: initializers by weight name, see Cell.
+
+    x is the input, h the old state and h' the new one; each primed name that an equation defines is a state. The output
+    is y if an equation defines it, else h', else the first state. Names that start with a capital letter and are
+    defined nowhere are matrices: x W_xh is a matrix product. b_... are biases, and w_... vectors such as peepholes.
+    Every other product is elementwise: f h, (1 - f) h, i * g. Functions: σ, sigmoid, tanh, relu, softplus, exp, log,
+    sqrt, sin, cos, softmax (over the units), LN (layer normalization). Several targets share an equation, in which
+    · stands for the target: i, f, o = σ(x W_x· + h W_h· + b_·), in short i, f, o = σ(x, h).
+    Raises CellError for a text that cannot be read; the error shows the equation.
+    Source of the default: Zhou et al. 2016, eqs 11-13.
+
+    >>> cell = rnn.Equations(4, "h' = tanh(x W_xh + h W_hh + b_h)")
+    >>> net = rnn.Network([cell], inputs=3, outputs=2)
+    >>> list(net.layers[0].weights)
+    ['W_xh', 'W_hh', 'b_h']
+    >>> rnn.testing.check_cell(cell)
+    """
+
+    equations: str = MINIMAL_GATED_UNIT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._read = _Reader(self.equations)
+        self.states = [State(name) for name in self._read.states]
+        self.output = State("y") if self._read.has_output else None
+
+    def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
+        values: dict[str, Any] = {"x": x, **dict(zip(self._read.states, states, strict=True))}
+        for equation in self._read.equations:
+            try:
+                value = self._value(equation.tree, values, equation.target.rstrip("'"))
+            except (GraphnetError, ArithmeticError) as error:
+                problem = str(error).splitlines()[0]
+                raise CellError(f"Equations: in {equation.text!r}: {problem}") from None
+            if not isinstance(value, Node):
+                raise CellError(
+                    f"Equations: in {equation.text!r}: the result depends on no node, such as x or h"
+                )
+            values[equation.target] = value
+        new = tuple(values[f"{name}'"] for name in self._read.states)
+        return (values["y"], *new) if self._read.has_output else new
+
+    def _value(self, tree: Tree, values: Mapping[str, Any], to: str) -> Any:
+        match tree:
+            case Number(value):
+                return value
+            case Name(name):
+                return values[name] if name in values else self._vector(name)
+            case Call(function, of):
+                a = self._value(of, values, to)
+                return self.normalized(to, a) if function == _NORM else FUNCTIONS[function](a)
+            case Apply(operation, left, right):
+                return _OPERATIONS[operation](self._value(left, values, to), self._value(right, values, to))
+            case Product(left, weight):
+                a = self._value(left, values, to)
+                source = left.name.rstrip("'") if isinstance(left, Name) else ""
+                end = weight.removeprefix(f"W_{source}")
+                if source and end not in ("", weight):
+                    return self.product(source, end, a)
+                return self._dropped(a) @ self.weight(weight, (a.shape[1], self.units))
+
+    def _vector(self, name: str) -> Node:
+        return self.weight(name, (self.units,), uniform(0.1) if name.startswith("w_") else zeros())
+
+
+class _Reader:
+    """Reads the text: its equations in order, and the names of its states."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise CellError(
+                f"Equations: equations must be a str, e.g. {MINIMAL_GATED_UNIT!r}, not {shown(text)}"
+            )
+        lines = [line.strip() for line in re.split(r"[;\n]", text.translate(_SAME)) if line.strip()]
+        split = [(line, *_targets_of(line)) for line in lines]
+        defined = [target for _, targets, _ in split for target in targets]
+        for target in defined:
+            if defined.count(target) > 1 or target in ("x", "x'") or target in FUNCTIONS or target == _NORM:
+                problem = "is defined twice" if defined.count(target) > 1 else "has a meaning of its own"
+                raise CellError(f"Equations: {target} {problem}; use another name for one of the results")
+        names = [target[:-1] for target in defined if target.endswith("'")]
+        if both := [name for name in names if name in defined]:
+            raise CellError(
+                f"Equations: both {both[0]} and {both[0]}' are defined, but {both[0]} is the old state"
+            )
+        self.states = sorted(names, key=lambda name: name != "h")
+        self.has_output = "y" in defined
+        if not names and not self.has_output:
+            raise CellError(
+                "Equations: no equation defines a new state, such as h' = ..., or the output y = ..."
+            )
+        self.equations: list[Equation] = []
+        for line, targets, right in split:
+            for target in targets:
+                known = {"x", *self.states, *(equation.target for equation in self.equations)}
+                self.equations.append(
+                    Equation(target, line, _Parser(line, target, right, known, defined).tree())
+                )
+
+
+def _targets_of(line: str) -> tuple[list[str], str]:
+    """The names that an equation defines, and its right side."""
+    left, equals, right = line.partition("=")
+    targets = [target.strip() for target in left.split(",")]
+    if not equals or "=" in right or not right.strip() or not all(map(_TARGET.fullmatch, targets)):
+        raise CellError(f"Equations: {line!r} is not an equation such as h' = tanh(x W_xh + h W_hh + b_h)")
+    if len(targets) > 1 and "·" not in right and "," not in right:
+        raise CellError(
+            f"Equations: {line!r} defines {len(targets)} results, so write · for their names in it, as in "
+            "i, f = σ(x W_x· + h W_h· + b_·)"
+        )
+    return targets, right
+
+
+class _Parser:
+    """One right side, by recursive descent: sums of products of powers."""
+
+    def __init__(self, line: str, target: str, right: str, known: set[str], defined: Sequence[str]) -> None:
+        self.line, self.to, self.known, self.defined = line, target.rstrip("'"), known, defined
+        self.tokens = list(_tokens_of(right.replace("·", self.to)))
+
+    def tree(self) -> Tree:
+        tree = self.sum()
+        if self.tokens:
+            raise self.error(f"{self.tokens[0]} is unexpected")
+        return tree
+
+    def sum(self) -> Tree:
+        tree = self.product()
+        while self.next() in ("+", "-"):
+            tree = Apply(self.take(), tree, self.product())
+        return tree
+
+    def product(self) -> Tree:
+        tree = self.signed()
+        while True:
+            if self.next() in ("*", "/"):
+                tree = Apply(self.take(), tree, self.signed())
+            elif self.is_weight(self.next()):
+                tree = Product(tree, self.take())
+            elif self.next() == "(" or self.next()[:1].isalnum() or self.next()[:1] == "_":
+                tree = Apply("*", tree, self.power())
+            else:
+                return tree
+
+    def signed(self) -> Tree:
+        if self.next() == "-":
+            self.take()
+            return Apply("*", Number(-1.0), self.signed())
+        return self.power()
+
+    def power(self) -> Tree:
+        tree = self.atom()
+        if self.next() == "^":
+            return Apply(self.take(), tree, self.signed())
+        return tree
+
+    def atom(self) -> Tree:
+        token = self.take()
+        if token == "(":
+            tree = self.sum()
+            if self.next() == ",":
+                tree = self.affine(tree)
+            if self.take() != ")":
+                raise self.error("a parenthesis is not closed")
+            return tree
+        if token[:1].isdecimal() or token[:1] == ".":
+            return Number(float(token))
+        if token in FUNCTIONS or token == _NORM:
+            if self.next() != "(":
+                raise self.error(f"{token} needs parentheses, as in {token}(x W_xh + b_h)")
+            return Call(token, self.atom())
+        return Name(self.checked(token))
+
+    def affine(self, first: Tree) -> Tree:
+        """(x, h) after its first comma: x W_x· + h W_h· + b_·"""
+        sources = [first]
+        while self.next() == ",":
+            self.take()
+            sources.append(self.sum())
+        total: Tree = Name(f"b_{self.to}")
+        for source in reversed(sources):
+            if not isinstance(source, Name):
+                raise self.error(
+                    "a list such as (x, h) may only have names in it; write r h as a result of its own"
+                )
+            name = source.name.rstrip("'")
+            total = Apply("+", Product(source, f"W_{name}{self.to}"), total)
+        return total
+
+    def checked(self, name: str) -> str:
+        if name in self.known or (name[:2] in ("b_", "w_") and name not in self.defined):
+            return name
+        if self.is_weight(name):
+            raise self.error(f"{name} is a matrix, which must follow what it multiplies, as in x {name}")
+        if name in self.defined:
+            raise self.error(f"{name} is used before the equation that defines it")
+        if not _TARGET.fullmatch(name):
+            raise self.error(f"{name or 'its end'} is unexpected")
+        near = did_you_mean(name, [*self.known, *self.defined, *FUNCTIONS])
+        raise self.error(
+            f"{name} is not defined{near}. Weights are called W_... (matrices), w_... and b_... (vectors)"
+        )
+
+    def is_weight(self, token: str) -> bool:
+        return token[:1].isupper() and token not in {*self.known, *self.defined, _NORM} and "'" not in token
+
+    def next(self) -> str:
+        return self.tokens[0] if self.tokens else ""
+
+    def take(self) -> str:
+        return self.tokens.pop(0) if self.tokens else ""
+
+    def error(self, problem: str) -> CellError:
+        return CellError(f"Equations: in {self.line!r}: {problem}")
+
+
+def _tokens_of(right: str) -> Iterator[str]:
+    for found in _TOKENS.finditer(right.replace("**", "^")):
+        yield found[0].strip()
