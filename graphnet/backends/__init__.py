@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
 from functools import cache
 from typing import Any
@@ -33,7 +34,8 @@ def load_backend(name: str) -> Backend:
             f"there is no back end {shown(name)} in this version; available: {', '.join(sorted(AVAILABLE))}."
         )
     if name == "numba" and not has_compiler():
-        _warn_once()
+        if sys.platform != "emscripten":  # Numba cannot be installed in a browser
+            _warn_once()
         name = "numpy"
     module, attribute = AVAILABLE[name]
     backend = getattr(importlib.import_module(module), attribute)()

@@ -9,6 +9,7 @@ import math
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -212,6 +213,8 @@ def lock_file(descriptor: int, wait: bool = False) -> None:
 
     Raises BlockingIOError if another has it, unless wait; another OSError if it cannot be locked.
     """
+    if sys.platform == "emscripten":  # in a browser, there is one process
+        return
     try:
         import fcntl
     except ImportError:  # Windows

@@ -1,7 +1,7 @@
 """Drawing: a picture as SVG, PNG, PDF, DOT, HTML or TikZ, rendered by Graphviz.
 
-The first of these that is installed is used: the `dot` program on PATH; the Graphviz in pygraphviz (2.0 or later);
-DOT text and a page that shows it.
+The first of these that is installed is used: the `dot` program on PATH; the Graphviz in pygraphviz (2.0 or later); in
+a browser, the one that `load_graphviz` has loaded; DOT text and a page that shows it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from viz.drawing.closed import ClosedPicture
 from viz.drawing.columns import in_columns
 from viz.drawing.dot import bare_dot_of, dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
+from viz.drawing.in_browser import graphviz_is_loaded, render_in_browser
 from viz.drawing.labels import with_labels
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
@@ -47,7 +48,11 @@ _SMALLER = (
     "Draw it with closed=True (mark your own steps with `with gn.scope(layer='step', time=i):`), or fewer "
     "time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
 )
-_REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
+_REMEDY = (
+    "Load it with `await viz.drawing.in_browser.load_graphviz(address)`, or save as .dot or .html, which need none."
+    if sys.platform == "emscripten"
+    else "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
+)
 
 
 def check_limit(limit: int | None) -> None:
@@ -212,11 +217,11 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Renderer:
-    """Command that runs Graphviz, and its name."""
+    """A Graphviz: its name, and how it renders (DOT text, format, most seconds)."""
 
     name: str
     is_there: Callable[[], bool]
-    command: Callable[[str], Sequence[str]]
+    run: Callable[[str, str, float], bytes]
 
     def describe(self) -> str:
         return f"drawn by {self.name}"
@@ -242,11 +247,22 @@ def _has_pygraphviz() -> bool:
 
 
 RENDERERS: tuple[Renderer, ...] = (
-    Renderer("the `dot` program on PATH", lambda: shutil.which("dot") is not None, _dot_command),
+    Renderer(
+        "the `dot` program on PATH",
+        lambda: shutil.which("dot") is not None,
+        lambda dot, form, seconds: run_command(_dot_command(form), dot, seconds),
+    ),
     Renderer(
         "the Graphviz inside pygraphviz",
         _has_pygraphviz,
-        lambda form: [sys.executable, "-P", "-c", _WITH_PYGRAPHVIZ, form],
+        lambda dot, form, seconds: run_command(
+            [sys.executable, "-P", "-c", _WITH_PYGRAPHVIZ, form], dot, seconds
+        ),
+    ),
+    Renderer(
+        "the Graphviz of the page",
+        graphviz_is_loaded,
+        lambda dot, form, seconds: render_in_browser(dot, form),
     ),
 )
 
@@ -269,7 +285,7 @@ def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
     for renderer in RENDERERS:
         if renderer.is_there():
             try:
-                return _run(renderer.command(form), dot, seconds), renderer
+                return renderer.run(dot, form, seconds), renderer
             except LayoutTimeoutError:
                 raise
             except DrawingError as error:
@@ -281,7 +297,7 @@ def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
     raise DrawingError(f"a .{form} needs Graphviz, which is not installed. {_REMEDY}")
 
 
-def _run(command: Sequence[str], dot: str, seconds: float) -> bytes:
+def run_command(command: Sequence[str], dot: str, seconds: float) -> bytes:
     try:
         done = subprocess.run(
             command,

@@ -92,8 +92,9 @@ def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_pa
 
 def test_a_renderer_that_fails_hands_over_to_the_next(regression, monkeypatch):
     fails = [sys.executable, "-c", "raise SystemExit('no')"]
-    broken = render.Renderer("broken", lambda: True, lambda form: fails)
-    missing = render.Renderer("missing", lambda: True, lambda form: ["/nonexistent/dot"])
+    broken = render.Renderer("broken", lambda: True, lambda *of: render.run_command(fails, of[0], of[2]))
+    gone = ["/nonexistent/dot"]
+    missing = render.Renderer("missing", lambda: True, lambda *of: render.run_command(gone, of[0], of[2]))
     real = next(r for r in render.RENDERERS if r.is_there()).name
     monkeypatch.setattr(render, "RENDERERS", (broken, missing, *render.RENDERERS))
     drawing = viz.draw(regression)
@@ -209,7 +210,7 @@ def test_a_layout_that_takes_too_long_is_tried_with_less_effort(regression, monk
         raise subprocess.TimeoutExpired("dot", settings["timeout"])
 
     monkeypatch.setattr(render.subprocess, "run", slow)
-    always = render.Renderer("slow", lambda: True, lambda form: ["slow"])
+    always = render.Renderer("slow", lambda: True, lambda *of: render.run_command(["slow"], of[0], of[2]))
     monkeypatch.setattr(render, "RENDERERS", (always, always))
     with pytest.raises(
         viz.DrawingError, match=r"no layout within \d+ s\. .*gn\.scope.*steps=3.*viz\.explore"
@@ -234,7 +235,7 @@ def test_ranks_across_clusters_are_dropped_if_graphviz_fails(monkeypatch):
     a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
     drawing = viz.mirror(gn.sum(a * b), closed=False)
     assert drawing.picture.pairs
-    real, given = render._run, []
+    real, given = render.run_command, []
 
     def fragile(command, dot, seconds):
         given.append(dot)
@@ -242,7 +243,7 @@ def test_ranks_across_clusters_are_dropped_if_graphviz_fails(monkeypatch):
             raise viz.DrawingError("crashed")
         return real(command, dot, seconds)
 
-    monkeypatch.setattr(render, "_run", fragile)
+    monkeypatch.setattr(render, "run_command", fragile)
     ET.fromstring(drawing.svg)
     assert "rank=same; n0; n0_back" in given[0]
     assert "_back }" not in given[-1]
