@@ -137,12 +137,14 @@ def test_the_archive_alone_is_enough(writer: dict[str, Any], tmp_path: Path) -> 
     archive.write_bytes(writer["packed"]([*writer["OURS"], *writer["PURE"]]))
     with zipfile.ZipFile(archive) as opened:
         opened.extractall(tmp_path / "packages")
-    program = (
-        "import sys; missing = 'numba llvmlite pygraphviz matplotlib safetensors'.split();"
-        "sys.modules.update(dict.fromkeys(missing)); import graphnet_rnn as rnn, viz; rnn.testing.check_cell(rnn.Equations(3));"
-        "viz.draw(rnn.Equations).dot;"
-        "assert '/packages/' in rnn.__file__"
-    )
+    program = """
+import sys
+sys.modules.update(dict.fromkeys(["numba", "llvmlite", "pygraphviz", "matplotlib", "safetensors"]))
+import graphnet_rnn as rnn, viz
+rnn.testing.check_cell(rnn.Equations(3))
+assert viz.draw(rnn.Equations).dot
+assert "/packages/" in rnn.__file__
+"""
     done = subprocess.run(
         [sys.executable, "-P", "-W", "ignore", "-c", program], cwd=tmp_path, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "packages")}, check=False,
