@@ -153,7 +153,10 @@ assert "/packages/" in rnn.__file__
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
-    extensions_map: ClassVar = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
+    extensions_map: ClassVar = {
+        **http.server.SimpleHTTPRequestHandler.extensions_map,
+        ".mjs": "text/javascript",
+    }
 
     def log_message(self, *_: Any) -> None:
         pass
