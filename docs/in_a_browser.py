@@ -48,11 +48,13 @@ FOR_LESSONS = (
     "tqdm",
     "threadpoolctl",
 )
-FIRST_CELL = """%pip install -q graphnet-rnn --no-deps
-%pip install -q graphviz safetensors tqdm threadpoolctl matplotlib
+KERNEL = "@jupyterlite/pyodide-kernel-extension"
+FIRST_CELL = """%pip install -q numpy pydoc-data matplotlib safetensors tqdm threadpoolctl graphviz
+%pip install -q --no-deps graphnet-rnn
+from pathlib import Path
 from viz.drawing.in_browser import load_graphviz
 
-await load_graphviz({graphviz!r})"""
+await load_graphviz(Path("viz-global.js").read_text())"""
 
 
 def python_files(package: str) -> Iterator[tuple[str, bytes]]:
@@ -79,10 +81,11 @@ def packed(packages: Iterable[str]) -> bytes:
 
 def files_of(pyodide: Path, packages: Iterable[str]) -> list[Path]:
     """Files of Pyodide that these packages need, with the packages that they depend on."""
-    lock: dict[str, Any] = json.loads((pyodide / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+    listed = json.loads((pyodide / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+    lock: dict[str, Any] = {name.lower().replace("_", "-"): package for name, package in listed.items()}
     needed, waiting = {}, list(packages)
     while waiting:
-        name = waiting.pop()
+        name = waiting.pop().lower().replace("_", "-")
         if name not in lock:
             sys.exit(f"in_a_browser: Pyodide in {pyodide} has no package {name}")
         if name not in needed:
@@ -116,7 +119,7 @@ def lesson(source: Path, notebook_of: Any) -> Any:
         "display_name": "Python (Pyodide)",
         "language": "python",
     }
-    first = nbformat.v4.new_code_cell(FIRST_CELL.format(graphviz="/files/viz-global.js"), id="in-a-browser")
+    first = nbformat.v4.new_code_cell(FIRST_CELL, id="in-a-browser")
     first["metadata"] = {"jupyter": {"source_hidden": True}}
     notebook.cells.insert(1, first)
     for cell in notebook.cells:
@@ -141,7 +144,8 @@ def write_lessons(folder: Path, graphviz: Path) -> None:
             [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels], cwd=ROOT, check=True
         )
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, "graphviz"], check=True
+            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, "graphviz", "comm"],
+            check=True,
         )
         options = [f"--piplite-wheels={wheel}" for wheel in sorted(wheels.iterdir())]
         subprocess.run(
@@ -153,10 +157,13 @@ def write_lessons(folder: Path, graphviz: Path) -> None:
         )  # fmt: skip
     settings_file = folder / "lessons" / "jupyter-lite.json"
     settings = json.loads(settings_file.read_text(encoding="utf-8"))
-    plugins = settings["jupyter-config-data"].setdefault("litePluginSettings", {})
-    plugins.setdefault("@jupyterlite/pyodide-kernel-extension:kernel", {})["pyodideUrl"] = (
-        "../pyodide/pyodide.mjs"
-    )
+    config = settings["jupyter-config-data"]
+    # Extensions of this environment's JupyterLab do not belong on the page.
+    config["federated_extensions"] = [
+        each for each in config["federated_extensions"] if each["name"] == KERNEL
+    ]
+    script = "pyodide.mjs" if (folder / "pyodide" / "pyodide.asm.mjs").exists() else "pyodide.js"
+    config["litePluginSettings"][f"{KERNEL}:kernel"]["pyodideUrl"] = f"../../pyodide/{script}"
     settings_file.write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 

@@ -7,13 +7,17 @@ let latest = 0;
 const started = (async () => {
   const python = await loadPyodide();
   await python.loadPackage(["numpy", "pydoc-data"], { messageCallback: () => {} });
-  const [packages, code] = await Promise.all(["graphnet.zip", "cell.py"].map((file) => fetch(file)));
-  if (!packages.ok || !code.ok) throw new Error("graphnet.zip or cell.py was not found beside this page");
+  const files = ["graphnet.zip", "cell.py", "viz-global.js"];
+  const [packages, code, graphviz] = await Promise.all(files.map(async (file) => {
+    const response = await fetch(file);
+    if (!response.ok) throw new Error(`${file} was not found beside this page`);
+    return response;
+  }));
   const folder = python.runPython("import sysconfig; sysconfig.get_path('purelib')");
   python.unpackArchive(await packages.arrayBuffer(), "zip", { extractDir: folder });
   python.FS.writeFile("/home/pyodide/cell.py", await code.text());
   const { load_graphviz } = python.pyimport("viz.drawing.in_browser");
-  await load_graphviz(new URL("viz-global.js", self.location.href).href);
+  await load_graphviz(await graphviz.text());
   return python.pyimport("cell");
 })();
 

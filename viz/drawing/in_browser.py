@@ -14,16 +14,13 @@ _FORMATS = ("svg", "json", "dot")
 _graphviz: list[Any] = []
 
 
-async def load_graphviz(address: str) -> None:
+async def load_graphviz(script: str) -> None:
     """Loads Graphviz for all drawings that follow; `await` it once, before the first.
 
-    address: URL of `viz-global.js` of the npm package @viz-js/viz, relative to the page or its worker.
+    script: contents of `viz-global.js` of the npm package @viz-js/viz.
     """
-    response = await importlib.import_module("pyodide.http").pyfetch(address)
-    if not response.ok:
-        raise DrawingError(f"address {address!r}: not found (status {response.status}).")
     run = importlib.import_module("pyodide.code").run_js
-    run(await response.string())  # defines Viz
+    run(script)  # defines Viz
     _graphviz[:] = [await run("Viz.instance()")]
 
 

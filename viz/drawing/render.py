@@ -49,7 +49,7 @@ _SMALLER = (
     "time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
 )
 _REMEDY = (
-    "Load it with `await viz.drawing.in_browser.load_graphviz(address)`, or save as .dot or .html, which need none."
+    "Load it with `await viz.drawing.in_browser.load_graphviz(script)`, or save as .dot or .html, which need none."
     if sys.platform == "emscripten"
     else "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
 )
