@@ -36,7 +36,8 @@ extensions = [
     "extensions.guides",
 ]
 # Programs and pictures; tutorials are pages.
-exclude_patterns = ["*.py", "extensions", "_static", "architectures", "gallery", "**/.ipynb_checkpoints"]
+exclude_patterns = ["*.py", "extensions", "_static", "architectures", "gallery", "in_a_browser"]
+exclude_patterns += ["**/.ipynb_checkpoints"]
 html_math_renderer = "mathml"
 smartquotes = False  # a prime is the value after the step, not an apostrophe
 
@@ -55,6 +56,11 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#1f66c1", "color-brand-content": "#1f66c1"},
     "dark_css_variables": {"color-brand-primary": "#7db4ff", "color-brand-content": "#7db4ff"},
 }
+# Pages of docs/in_a_browser.py, if they have been written.
+_in_a_browser = ROOT / "build" / "in_a_browser"
+if _in_a_browser.is_dir():
+    tags.add("browser")  # noqa: F821 (defined by Sphinx)
+    html_extra_path = [str(_in_a_browser)]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_search_summary = False  # it cannot be read from file://

@@ -1,9 +1,10 @@
 """Writes the pages that run graphnet in a browser: Draw your cell, and the tutorials in JupyterLite.
 
-    python docs/in_a_browser.py FOLDER --pyodide PYODIDE --graphviz viz-global.js [--without-lessons]
+    python docs/in_a_browser.py --pyodide PYODIDE --graphviz viz-global.js [--to FOLDER] [--without-lessons]
 
-FOLDER gets `draw_your_cell.html`, all that it loads, and `lessons/`; any web server can serve it, and its pages load
-nothing from elsewhere. PYODIDE is an unpacked distribution of Pyodide (pyodide.org) with its packages; `viz-global.js`
+FOLDER (build/in_a_browser/browser by default, which `python3 run.py docs` makes a part of the site) gets
+`draw_your_cell.html`, all that it loads, and `lessons/`. Any web server can serve it, and its pages load nothing from
+elsewhere. PYODIDE is an unpacked distribution of Pyodide (pyodide.org) with its packages; `viz-global.js`
 is in the npm package @viz-js/viz. The lessons need `pip install jupyterlite-core jupyterlite-pyodide-kernel`.
 """
 
@@ -13,6 +14,7 @@ import argparse
 import importlib.util
 import io
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -28,6 +30,7 @@ from graphnet.system.streams import prepare_streams
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PAGE = DOCS / "in_a_browser"
+FOLDER = ROOT / "build" / "in_a_browser" / "browser"
 #: Packages of this project, and what they import that Pyodide's distributions lack or that is plain Python.
 OURS = ("graphnet", "graphnet_rnn", "viz")
 PURE = ("graphviz", "tqdm", "threadpoolctl")
@@ -123,8 +126,8 @@ def lesson(source: Path, notebook_of: Any) -> Any:
     first["metadata"] = {"jupyter": {"source_hidden": True}}
     notebook.cells.insert(1, first)
     for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = cell.source.replace("](../docs/", "](https://graphnet.invalid/docs/")
+        if cell.cell_type == "markdown":  # JupyterLite opens its own files only
+            cell.source = re.sub(r"\[([^\]]+)\]\(\.\./[^)]*\)", r"\1", cell.source)
     return notebook
 
 
@@ -169,7 +172,7 @@ def write_lessons(folder: Path, graphviz: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folder", type=Path, help="output folder")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", default=FOLDER, help="output folder")
     parser.add_argument(
         "--pyodide", type=Path, required=True, help="folder of an unpacked Pyodide distribution"
     )
@@ -179,10 +182,10 @@ def main() -> int:
     parser.add_argument("--without-lessons", action="store_true", help="write only Draw your cell")
     wanted = parser.parse_args()
     packages = FOR_CELLS if wanted.without_lessons else (*FOR_CELLS, *FOR_LESSONS)
-    write_cells(wanted.folder, wanted.pyodide, wanted.graphviz, packages)
+    write_cells(wanted.to, wanted.pyodide, wanted.graphviz, packages)
     if not wanted.without_lessons:
-        write_lessons(wanted.folder, wanted.graphviz)
-    print(wanted.folder / "draw_your_cell.html")
+        write_lessons(wanted.to, wanted.graphviz)
+    print(wanted.to / "draw_your_cell.html")
     return 0
 
 

@@ -152,6 +152,22 @@ assert "/packages/" in rnn.__file__
     assert done.returncode == 0, done.stderr
 
 
+def test_a_lesson_starts_with_its_installation(writer: dict[str, Any]) -> None:
+    """Its own cells follow unchanged, but links out of JupyterLite's files, which would be dead, are text."""
+    pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
+    opener = runpy.run_path(str(ROOT / "tutorials" / "__main__.py"))
+    links = 0
+    for source in opener["sources"]():
+        cells = writer["lesson"](source, opener["notebook_of"]).cells
+        before = opener["notebook_of"](source).cells
+        assert "graphnet-rnn" in cells.pop(1).source
+        code = [cell.source for cell in cells if cell.cell_type == "code"]
+        assert code == [cell.source for cell in before if cell.cell_type == "code"]
+        links += sum("](../" in cell.source for cell in before)
+        assert not [cell.source for cell in cells if "](../" in cell.source]
+    assert links
+
+
 class Files(http.server.SimpleHTTPRequestHandler):
     extensions_map: ClassVar = {
         **http.server.SimpleHTTPRequestHandler.extensions_map,
