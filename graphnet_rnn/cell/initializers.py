@@ -104,7 +104,7 @@ def log_frequencies(targets: Any, weights: Any = None) -> Initializer:
 
     For the bias of an output layer with softmax, so that training begins at the entropy of the class frequencies:
     Network(..., initial={"b_o": log_frequencies(corpus.train)}). targets: integers, any shape. weights: of the same
-    shape; n_k is then n times the share that class k has of all weights.
+    shape; n then counts only targets of weight above 0, and n_k is n times the share that class k has of all weights.
     Raises UsageError for targets that are not among 0 ... K - 1.
 
     >>> b = rnn.initializers.log_frequencies([0, 0, 0, 1])(np.random.default_rng(0), (2,))

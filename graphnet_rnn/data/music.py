@@ -13,10 +13,10 @@ from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.data.arrays import no_file_of, package_for, read_matlab
-from graphnet_rnn.data.sequences import checked_lengths
+from graphnet_rnn.data.sequences import array_of_numbers, checked_lengths, zero_outside
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
-from graphnet_rnn.settings import amount
+from graphnet_rnn.settings import amount, shown
 
 __all__ = ["FRAMES", "KEYS", "frame_accuracy", "read_midi", "read_rolls", "write_midi"]
 
@@ -190,9 +190,14 @@ def _checked_roll(what: str, given: Any) -> Array:
         raise DataError(
             f"{what} must be numbers (time, {keys}), a column for each key, not {roll.dtype} {list(roll.shape)}"
         )
-    if not ((roll == 0) | (roll == 1)).all():
-        raise DataError(f"{what} must contain only 0 and 1; got values from {roll.min():g} to {roll.max():g}")
+    _require_bits(what, roll)
     return roll.astype(np.int8)
+
+
+def _require_bits(what: str, roll: Array, remedy: str = "") -> None:
+    other = roll[(roll != 0) & (roll != 1)]
+    if other.size:
+        raise DataError(f"{what} must contain only 0 and 1; got {shown(other.item(0))}{remedy}")
 
 
 def frame_accuracy(predicted: Any, truth: Any, lengths: Any = None) -> float:
@@ -200,26 +205,29 @@ def frame_accuracy(predicted: Any, truth: Any, lengths: Any = None) -> float:
     true
 
     predicted, truth: 0 and 1, (time, cases, keys), or (time, keys) for one case.
-    lengths: number of time steps of each case, (cases,); default all.
-    True negatives do not count. The result is 1 if there are no notes at all. Raises DataError.
+    lengths: number of time steps of each case, (cases,); default all. Values after the end of a case are ignored.
+    True negatives do not count. The result is 1 if there are no notes at all. Raises DataError for other values, such
+    as probabilities: pass predicted > 0.5.
     Source: Bay, Ehmann & Downie 2009, accuracy.
 
     >>> truth = np.array([[1, 0, 1], [1, 0, 0]])
     >>> rnn.data.frame_accuracy([[1, 0, 0], [1, 1, 0]], truth)
     0.5
     """
-    for each in (predicted, truth):
-        require_unmasked("frame_accuracy", each)
-    a, b = np.asarray(predicted), np.asarray(truth)
+    a = array_of_numbers("frame_accuracy: predicted", predicted)
+    b = array_of_numbers("frame_accuracy: truth", truth)
     if a.shape != b.shape or a.ndim not in (2, 3):
         raise DataError(
             f"frame_accuracy: predicted and truth must both be (time, cases, keys), not {list(a.shape)} and "
             f"{list(b.shape)}"
         )
-    both, either = (a > 0) & (b > 0), (a > 0) | (b > 0)
+    if a.ndim == 2:
+        a, b = a[:, None], b[:, None]
     if lengths is not None:
-        ends = checked_lengths("frame_accuracy", lengths, *b.shape[:2])
-        inside = (np.arange(len(b))[:, None] < ends)[..., None]
-        both, either = both & inside, either & inside
-    count = int(either.sum())
-    return int(both.sum()) / count if count else 1.0
+        inside = np.arange(len(b))[:, None] < checked_lengths("frame_accuracy", lengths, *b.shape[:2])
+        a, b = zero_outside(a, inside), zero_outside(b, inside)
+    for name, roll in (("predicted", a), ("truth", b)):
+        _require_bits(f"frame_accuracy: {name}", roll, f"; for probabilities, pass {name} > 0.5")
+    a, b = a == 1, b == 1
+    count = int((a | b).sum())
+    return int((a & b).sum()) / count if count else 1.0

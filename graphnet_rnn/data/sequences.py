@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Dtype
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import listed, shown, whole_number, yes_no_or_none
 
 __all__ = [
     "Sequences",
+    "array_of_numbers",
     "balanced_weights",
     "changed",
     "checked_lengths",
@@ -73,7 +74,7 @@ class Sequences:
         for name in ("inputs", "targets", "lengths", "weights", "series"):
             given = getattr(self, name)
             if given is not None or name in ("inputs", "targets"):
-                object.__setattr__(self, name, _array(f"Sequences: {name}", given))
+                object.__setattr__(self, name, array_of_numbers(f"Sequences: {name}", given))
         yes_no_or_none("Sequences: by_step", self.by_step)
         x, t, w = self.inputs, self.targets, self.weights
         if x.ndim not in (2, 3) or not x.size:
@@ -119,8 +120,8 @@ class Sequences:
         inputs, targets, lengths, weights, by_step: as in Sequences, with targets and weights of time steps (cases,
         time, ...). Raises DataError.
         """
-        x, t = _array("Sequences: inputs", inputs), _array("Sequences: targets", targets)
-        w = None if weights is None else _array("Sequences: weights", weights)
+        x, t = array_of_numbers("Sequences: inputs", inputs), array_of_numbers("Sequences: targets", targets)
+        w = None if weights is None else array_of_numbers("Sequences: weights", weights)
         yes_no_or_none("Sequences: by_step", by_step)
 
         def turned(array: Array, of_steps: bool) -> Array:
@@ -332,7 +333,7 @@ def named_sequences(who: str, *arrays: Any, kind: Callable[..., Sequences] = Seq
 
 def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
     """Returns the lengths as int64 (cases,); DataError, with the caller's name `who`, unless each is in 1 ... time."""
-    found = _array(f"{who}: lengths", lengths)
+    found = array_of_numbers(f"{who}: lengths", lengths)
     if found.shape != (cases,) or found.dtype.kind not in "iu":
         wanted = f"whole numbers ({cases},), one for each case"
         raise DataError(f"{who}: lengths must be {wanted}, not {found.dtype} of shape {list(found.shape)}")
@@ -355,8 +356,8 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
 
     cases: a list of arrays (steps, ...), one for each case.
 
-    Use it to run a network on cases without targets. Raises DataError if the cases do not fit together, or have no
-    steps.
+    Use it to run a network on cases without targets. Raises DataError if the cases do not fit together, have no
+    steps, or hold integers above 2⁵³ that would become floats.
 
     >>> x, lengths = rnn.data.padded([[1.0, 2.0, 3.0], [4.0]])
     >>> x.tolist(), lengths.tolist()
@@ -384,7 +385,7 @@ def with_missing(x: Any, fill: Any = None) -> Array:
     >>> rnn.data.with_missing(x[:1], fill=0).tolist()
     [[1.0, 0.0, 1.0, 0.0]]
     """
-    array = _array("with_missing: x", x)
+    array = array_of_numbers("with_missing: x", x)
     if array.dtype.kind != "f" or not array.ndim:
         raise DataError(
             f"with_missing: x must be floats (..., width), with NaN for missing values, not {array.dtype}"
@@ -397,7 +398,7 @@ def with_missing(x: Any, fill: Any = None) -> Array:
         )
         fill = rows.sum(axis=0, dtype=np.float64) / np.maximum(counts.sum(axis=0), 1)
     else:
-        fill = _array("with_missing: fill", fill)
+        fill = array_of_numbers("with_missing: fill", fill)
         if (
             fill.shape not in ((), array.shape[-1:])
             or fill.dtype.kind not in "iuf"
@@ -420,7 +421,7 @@ def balanced_weights(labels: Any, weights: Any = None) -> Array:
     >>> rnn.data.balanced_weights([0, 0, 0, 1]).round(3).tolist()
     [0.667, 0.667, 0.667, 2.0]
     """
-    found = _array("balanced_weights: labels", labels)
+    found = array_of_numbers("balanced_weights: labels", labels)
     if found.dtype.kind not in "iu" or not found.size:
         raise DataError(
             f"balanced_weights: labels must be whole numbers, not {found.dtype} {list(found.shape)}"
@@ -428,7 +429,7 @@ def balanced_weights(labels: Any, weights: Any = None) -> Array:
     v = (
         np.ones(found.shape)
         if weights is None
-        else _array("balanced_weights: weights", weights).astype(np.float64)
+        else array_of_numbers("balanced_weights: weights", weights).astype(np.float64)
     )
     if v.shape != found.shape or not (np.isfinite(v) & (v > 0)).all():
         raise DataError(
@@ -441,9 +442,26 @@ def balanced_weights(labels: Any, weights: Any = None) -> Array:
 
 def _arrays(what: str, given: Any) -> list[Array]:
     try:
-        return [_array(f"{what} of case {i}", each) for i, each in enumerate(listed(what, given, "cases"))]
+        found = [
+            array_of_numbers(f"{what} of case {i}", each)
+            for i, each in enumerate(listed(what, given, "cases"))
+        ]
     except UsageError as error:
         raise DataError(str(error)) from None
+    dtype = _common_dtype(found)
+    for i, each in enumerate(found):
+        if dtype.kind == "f" and each.dtype.kind in "iu" and each.size:
+            largest = max(int(each.min()), int(each.max()), key=abs)
+            if abs(largest) > 2**53:
+                raise DataError(
+                    f"{what} of case {i} are {each.dtype}, and {dtype}, the common dtype of all cases, may round "
+                    f"{largest}; convert all cases to one dtype"
+                )
+    return found
+
+
+def _common_dtype(cases: Sequence[Array]) -> Dtype:
+    return np.result_type(*[each.dtype for each in cases if each.size] or [np.int64])  # [] is float64
 
 
 def _lengths(who: str, cases: Sequence[Array]) -> Array:
@@ -454,7 +472,8 @@ def _lengths(who: str, cases: Sequence[Array]) -> Array:
     return found
 
 
-def _array(what: str, given: Any) -> Array:
+def array_of_numbers(what: str, given: Any) -> Array:
+    """Returns `given` as an array; DataError, with its name `what`, for lists of several lengths and for objects."""
     require_unmasked(what, given)
     try:
         found = np.asarray(given)
@@ -480,8 +499,7 @@ def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -
                 f"have the shape {list(each.shape)}, of case 0 {list(cases[0].shape)}"
             )
     longest = max(len(each) for each in cases)
-    dtypes = [each.dtype for each in cases if each.size] or [np.int64]  # that of an empty list is float64
-    found = np.full((len(cases), longest, *cases[0].shape[1:]), with_value, np.result_type(*dtypes))
+    found = np.full((len(cases), longest, *cases[0].shape[1:]), with_value, _common_dtype(cases))
     for i, each in enumerate(cases):
         found[i, : len(each)] = each
     return np.ascontiguousarray(np.swapaxes(found, 0, 1)) if axis else found

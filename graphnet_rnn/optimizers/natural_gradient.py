@@ -61,7 +61,7 @@ class NaturalGradient(Optimizer):
     rate: ε, a number or a Schedule, default 0.03.
     momentum: μ, a number or a Schedule, default 0.9.
     damping: λ for the mean cost, added to the metric's own damping; default 0.01.
-    averaged: ρ, default 0.95; at step t at most 1 - 1/t, so the first steps need no initial value.
+    averaged: ρ, default 0.95; at update t of M̄ at most 1 - 1/t, so M̄ needs no initial value.
     every: number of steps between updates of M̄ and its factorization, default 1.
     clip_norm: maximum length √(∇Cᵀ (M̄ + λ)⁻¹ ∇C) of a step in the metric, default 1; None for no limit.
     graft: "adam", "rmsprop" or "sgd": scales the step of each parameter to the length of that optimizer's step at this

@@ -9,12 +9,15 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.settings import amount, require_generator, whole_number
 
 __all__ = ["bouncing_balls", "draw_balls", "move_balls"]
 
 #: Side of the box, the unit of length; radius of a ball; root of the sum of all squared speeds.
 BOX, RADIUS, SPEED = 10.0, 1.2, 0.5
+#: Maximum number of times that a ball may cross the box in a frame. Each bounce takes computing time.
+CROSSINGS = 100
 #: Maximum number of attempts to place the balls.
 PLACINGS = 10_000
 #: Tolerance of overlaps, for rounding.
@@ -37,7 +40,7 @@ def bouncing_balls(
     by default. speed: root of Σ |velocity|² in box units per frame; 0.5 by default.
     Positions are uniform without contact, velocities normal, then scaled: each of three balls moves 0.26 per frame on
     average, 0.8 of 30 pixels. See move_balls and draw_balls.
-    Raises UsageError for other generators, and for more balls than fit.
+    Raises UsageError for other generators, and for more balls than fit; DataError for a speed that move_balls refuses.
     Source: Sutskever 2013, 3.11.1. Sizes are those of the program of Sutskever, Hinton & Taylor 2008 in copies by
     others; its balls move in steps of half a frame, and overlap a little before they bounce.
 
@@ -91,23 +94,30 @@ def move_balls(places: Any, velocities: Any, time: int, radius: float = RADIUS) 
     balls exchange the components along the line between them. So energy is conserved, and momentum except at walls.
     places: centers (cases, balls, 2), in [radius, 10 - radius]. velocities: in box units per frame; frame 0 is as
     given. time: number of frames. radius: radius of the balls; 1.2 by default.
-    Raises DataError for balls that overlap, or leave the box.
+    Raises DataError for balls that overlap, or leave the box, and for velocities above 100 (10 - 2 radius), at which a
+    ball crosses the box 100 times per frame.
 
     >>> places, velocities = rnn.tasks.move_balls([[[2.0, 5.0]]], [[[1.0, 0.0]]], time=3)
     >>> places[:, 0, 0].tolist()
     [[2.0, 5.0], [3.0, 5.0], [4.0, 5.0]]
     """
-    x, v = (np.array(given, np.float64) for given in (places, velocities))
+    x, v = _coordinates("move_balls: places", places), _coordinates("move_balls: velocities", velocities)
     time, radius = whole_number("move_balls: time", time), amount("move_balls: radius", radius)
-    if x.ndim != 3 or x.shape[2] != 2 or x.shape != v.shape or not np.isfinite([x, v]).all():
+    if x.ndim != 3 or x.shape[2] != 2 or x.shape != v.shape:
         raise DataError(
-            f"move_balls: places and velocities must be finite, (cases, balls, 2), not {list(x.shape)} and "
+            f"move_balls: places and velocities must be (cases, balls, 2), not {list(x.shape)} and "
             f"{list(v.shape)}"
         )
     if not ((x >= radius) & (x <= BOX - radius)).all() or (_least_gap(x, radius) < -ROUNDING).any():
         raise DataError(
             f"move_balls: the places must be in [{radius:g}, {BOX - radius:g}] and at least 2 radii apart; some "
             "balls overlap, or are outside"
+        )
+    most, fastest = CROSSINGS * (BOX - 2 * radius), np.abs(v).max(initial=0)
+    if fastest > most:
+        raise DataError(
+            f"move_balls: velocities must be at most {most:g} per frame in each direction ({CROSSINGS} times across "
+            f"the box); got {fastest:g}. Use slower balls"
         )
     all_x, all_v = np.empty((2, time, *x.shape))
     at = np.zeros(len(x))  # time of x and v
@@ -121,6 +131,10 @@ def move_balls(places: Any, velocities: Any, time: int, radius: float = RADIUS) 
             until[due] = at[due] + wait
         all_x[t], all_v[t] = x + v * (t - at)[:, None, None], v
     return np.clip(all_x, radius, BOX - radius, out=all_x), all_v
+
+
+def _coordinates(what: str, given: Any) -> Array:
+    return checked_floats(what, array_of(what, given), np.float64)
 
 
 def _next_bounce(x: Array, v: Array, radius: float) -> tuple[Array, Array]:
@@ -172,9 +186,9 @@ def draw_balls(places: Any, size: int = 30, radius: float = RADIUS) -> Array:
         whole_number("draw_balls: size", size),
         amount("draw_balls: radius", radius, above_zero=True),
     )
-    p = np.asarray(places, np.float64)
-    if p.ndim < 2 or p.shape[-1] != 2 or not np.isfinite(p).all():
-        raise DataError(f"draw_balls: places must be finite, (..., balls, 2), not {list(p.shape)}")
+    p = _coordinates("draw_balls: places", places)
+    if p.ndim < 2 or p.shape[-1] != 2:
+        raise DataError(f"draw_balls: places must be (..., balls, 2), not {list(p.shape)}")
     frames = p.reshape(-1, *p.shape[-2:])
     pixels = BOX * (np.arange(size) + 0.5) / size
     images = np.empty((len(frames), size, size), np.float32)

@@ -97,10 +97,11 @@ class Task(ABC):
         """
         o, t = array_of(f"{self.name}: logits", logits), array_of(f"{self.name}: targets", targets)
         wanted = (self.time, o.shape[1], self.outputs) if o.ndim == 3 else ()
-        if o.shape != wanted or t.shape != (wanted if self.loss != "softmax" else wanted[:2]):
+        fits = o.shape == wanted and t.shape == (wanted if self.loss != "softmax" else wanted[:2])
+        if not fits or o.dtype.kind not in "biuf" or t.dtype.kind not in "biuf":
             raise DataError(
                 f"{self.name}: logits must be ({self.time}, count, {self.outputs}) and targets as `batch` gives them, "
-                f"not {list(o.shape)} and {list(t.shape)}"
+                f"not {o.dtype} {list(o.shape)} and {t.dtype} {list(t.shape)}"
             )
         o, t = o[-self.judged :], t[-self.judged :]
         return np.asarray(~(self._right(o, t) & np.isfinite(o).all(axis=2)).all(axis=0))

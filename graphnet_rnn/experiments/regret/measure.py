@@ -15,7 +15,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.regret.texts import Drawn
-from graphnet_rnn.network.running import array_of
+from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["regret", "smoothed"]
@@ -40,7 +40,8 @@ def smoothed(probabilities: Any, symbols: int, first: int = 0) -> Array:
         whole_number("smoothed: symbols", symbols),
         whole_number("smoothed: first", first, least=0),
     )
-    p = array_of("smoothed: probabilities", probabilities).astype(np.float64)
+    what = "smoothed: probabilities"
+    p = checked_floats(what, array_of(what, probabilities), np.float64, "; apply np.exp to logarithms")
     if p.ndim == 0 or not ((p >= 0) & (p <= 1 + ROUNDING)).all():
         raise DataError(
             f"smoothed: probabilities must be an array of numbers in [0, 1], time first, not {shown(probabilities)}; "
@@ -65,13 +66,13 @@ def regret(bits: Any, drawn: Drawn) -> Array:
         raise DataError(
             f"regret: drawn must be a text with known bits, from rnn.tasks.symbols, not {shown(drawn)}."
         )
-    row = array_of("regret: bits", bits).astype(np.float64)
-    if row.shape != drawn.bits.shape:
+    row = array_of("regret: bits", bits)
+    if row.shape != drawn.bits.shape or row.dtype.kind not in "biuf":
         raise DataError(
             f"regret: bits must have one number for each of the text's {len(drawn.bits)} symbols, not the shape "
-            f"{list(row.shape)}."
+            f"{list(row.shape)} of {row.dtype}."
         )
-    more = np.where(drawn.scored, row, 0.0)
+    more = np.where(drawn.scored, row.astype(np.float64), 0.0)
     if not (more >= -ROUNDING).all():
         t = int(np.flatnonzero(~(more >= -ROUNDING))[0])
         raise DataError(

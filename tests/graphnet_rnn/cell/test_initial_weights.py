@@ -99,6 +99,10 @@ def test_an_output_bias_predicts_what_is_frequent() -> None:
     b, c = (np.exp(output_bias(3, "softmax", initializers.log_frequencies(*each))) for each in (
         (doubled[0], [1, 2, 2, 1, 1, 1]), (doubled[1],)))  # fmt: skip
     np.testing.assert_allclose((9 * b - 1) / 6, (11 * c - 1) / 8, rtol=1e-12)
+    b = np.exp(output_bias(3, "softmax", initializers.log_frequencies([0, 1, 2, 2], [1, 1, 2, 0])))
+    np.testing.assert_allclose(
+        b, [1.75 / 6, 1.75 / 6, 2.5 / 6], rtol=1e-12
+    )  # n is 3: the last target has no weight
     masked = np.ma.array([0, 1, 2], mask=[0, 0, 1])
     for make in (initializers.log_frequencies, initializers.log_odds):
         with pytest.raises(GraphnetError, match="whose mask would be lost"):

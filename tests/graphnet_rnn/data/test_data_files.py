@@ -309,6 +309,13 @@ def test_cases_may_come_first() -> None:
                     Sequences.cases_first(x, t, None, x[..., 0].T)
 
 
+def test_cases_of_two_dtypes_keep_their_values() -> None:
+    assert padded([[3, -(2**53)], [0.5]])[0].T.tolist() == [[3, -(2**53)], [0.5, 0]]
+    ids, _ = padded([np.array([2**63 + 5], "uint64"), np.array([7], "uint8")])
+    assert ids.tolist() == [[2**63 + 5, 7]]
+    assert Sequences.of([[1.0], [2.0]], [[2**62 + 1], []]).targets.tolist() == [[2**62 + 1], [-1]]
+
+
 X, T = np.zeros((4, 3, 2)), np.zeros((4, 3), int)
 #: what -> (the call, what the DataError names)
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -329,6 +336,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "two widths": (lambda: Sequences.of([X[:, 0], X[:, 0, :1]], [1, 2]), "inputs of case 1 have the shape [4, 1]"),
     "padded": (lambda: padded(5), "padded: cases must be a list of cases, not 5"),
     "padded nothing": (lambda: padded([]), "padded: there are no cases"),
+    "padded unsigned": (lambda: padded([np.array([2**63 + 5], "uint64"), [7]]), f"all cases, may round {2**63 + 5}"),
+    "padded large": (lambda: padded([[0.5], [3, -(2**53) - 1]]), "case 1 are int64, and float64, the common dtype"),
+    "large targets": (lambda: Sequences.of([[1], [2]], [0.5, 2**53 + 1]), f"all cases, may round {2**53 + 1}; convert"),
     "missing": (lambda: with_missing([1, 2]), "with_missing: x must be floats"),
     "balanced": (lambda: balanced_weights([0.5]), "labels must be whole numbers, not float64"),
     "weights of classes": (lambda: balanced_weights([0, 1], [1, 0]), "weights must be positive numbers"),

@@ -50,7 +50,7 @@ def test_invalid_rolls_are_rejected(tmp_path: Path) -> None:
     for call, error, said in (
         (lambda: write_midi(midi, np.zeros((3, 87))), DataError, no_roll),
         (lambda: write_midi(midi, np.zeros((0, 88))), DataError, r"\[0, 88\]"),
-        (lambda: write_midi(midi, np.full((3, 88), 0.5)), DataError, "only 0 and 1; got values from 0.5"),
+        (lambda: write_midi(midi, np.full((3, 88), 0.5)), DataError, "only 0 and 1; got 0.5"),
         (lambda: write_midi(midi, np.full((3, 88), np.nan)), DataError, "must contain only 0 and 1"),
         (lambda: write_midi(midi, a_roll(), 0.01), UsageError, r"the range of MIDI\), not 0\.01"),
         (lambda: write_midi(tmp_path, a_roll()), SaveError, "could not be written"),
@@ -112,7 +112,24 @@ def test_accuracy_is_that_of_a_loop() -> None:
     assert frame_accuracy(a[:, 0], b[:, 0]) == frame_accuracy(a[:, :1], b[:, :1])
     assert frame_accuracy(b, b) == 1
     assert frame_accuracy(np.zeros((2, 88)), np.zeros((2, 88))) == 1
+    garbage = np.where((np.arange(4)[:, None] < lengths)[..., None], a, np.nan)
+    assert frame_accuracy(garbage, b, lengths) == right / either
+    assert frame_accuracy(a[:, 0], b[:, 0], [2]) == frame_accuracy(a[:2, 0], b[:2, 0])
+    assert frame_accuracy(a > 0, b) == frame_accuracy(a.astype("f4"), b)
     with pytest.raises(DataError, match="frame_accuracy: predicted and truth must both be"):
         frame_accuracy(a, b[:2])
     with pytest.raises(DataError, match="frame_accuracy: lengths"):
         frame_accuracy(a, b, [4])
+    for wrong, got in (
+        (a * 0.9, "0.9"),
+        (-a, "-1"),
+        (a * np.nan, "nan"),
+        (a.astype(str), "'[01]'"),
+        (3 * a, "3"),
+    ):
+        for name, both in (("predicted", (wrong, b)), ("truth", (b, wrong))):
+            said = f"frame_accuracy: {name} must contain only 0 and 1; got {got}; .* {name} > 0.5"
+            with case(said), pytest.raises(DataError, match=said):
+                frame_accuracy(*both)
+    with pytest.raises(DataError, match="frame_accuracy: predicted must be an array of numbers"):
+        frame_accuracy([[0, 1], [1]], [[0, 1], [1, 0]])

@@ -437,6 +437,7 @@ REFUSED = {
     "no generator": (lambda: XOR.batch(0, 5), UsageError, "xor: batch: generator must be a NumPy generator"),
     "too many": (lambda: TASKS["memory-20"](9).every(), UsageError, "memory-20 has too many"),
     "time": (lambda: XOR.wrong(LOGITS[1:], LOGITS[1:]), DataError, r"logits must be \(11, count, 1\)"),
+    "texts": (lambda: XOR.wrong(LOGITS, LOGITS.astype(str)), DataError, r"not float64 .* and <U32 \[11,"),
     "cases": (lambda: XOR.wrong(LOGITS, LOGITS[:, :2]), DataError, r"logits must be \(11, count, 1\)"),
     "feed of none": (lambda: NO_BATCH.feed([]), UsageError, "at least one batch"),
     "loss of none": (lambda: NO_BATCH.loss(NOTHING), UsageError, "at least one batch"),
