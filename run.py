@@ -8,6 +8,7 @@ python3 run.py elsewhere [ARGS]  the tests as on an older processor
 python3 run.py newcomer [--all]  guides and tutorials; the documentation's commands, in fresh copies of this folder
 python3 run.py lint              lint and types
 python3 run.py everything        all of these at full length, and more: hours
+python3 run.py claims [ARGS]     measures on this machine the speeds that README and guides claim (an hour; see --help)
 python3 run.py constraints       renew constraints.txt, the versions for tests and documentation
 python3 run.py docs              the documentation site, into build/docs (runs all guides and tutorials: minutes)
 python3 run.py tutorials         eleven tutorials as notebooks, in a browser (--execute: as pages, without one)
@@ -35,7 +36,7 @@ OLDEST = (3, 11)
 #: Command -> the extras of pyproject.toml that it needs.
 EXTRAS = {
     "test": ["test"], "quick": ["test"], "elsewhere": ["test"], "lint": ["test"],
-    "newcomer": ["test"], "docs": ["docs"],
+    "newcomer": ["test"], "docs": ["docs"], "claims": ["peers"],
     "tutorials": ["tutorials"], "write": ["writer"],
     "everything": ["browser", "docs", "peers", "test", "tutorials"],
 }  # fmt: skip
@@ -240,7 +241,7 @@ def main() -> int:
         stop(
             f"there is no command {command!r}; the commands are {', '.join(known)}. See python3 run.py --help."
         )
-    if command in ("test", "quick", "elsewhere", "lint", "newcomer", "everything"):
+    if command in ("test", "quick", "elsewhere", "lint", "newcomer", "everything", "claims"):
         os.chdir(HERE)
     with alone():
         make_environment(EXTRAS.get(command, []))
@@ -248,6 +249,8 @@ def main() -> int:
         return become([str(PYTHON), "-m", "tests.steps", command, *arguments])
     if command in ("newcomer", "everything"):
         return become([str(PYTHON), "-m", f"tests.{command}", *arguments])
+    if command == "claims":
+        return become([str(PYTHON), "-m", "benchmarks.claims", *arguments])
     if command == "constraints":
         return renew_constraints()
     if command == "lint":

@@ -25,6 +25,9 @@ __all__ = ["CLAIMS", "Claim", "cell", "verdict"]
 ROOT = Path(__file__).parents[1]
 TOLERANCE = 0.25
 COMPARE = "docs/how_it_compares.md"
+GRADIENT, PRODUCT = "loss and gradient", "Gauss-Newton product"
+SMALL, MIDDLE, LARGE = "64 units, batch 32, 50", "128 units, batch 32", "512 units, batch 128"
+FIVE = ("GRU", "Elman", "mLSTM", "peephole", "RHN")
 
 
 def cell(output: str, section: str, row: str, column: str) -> float:
@@ -71,58 +74,53 @@ def verdict(claim: Claim, measured: float) -> str:
     return "confirmed" if gain >= 1 - TOLERANCE else "NOT CONFIRMED"
 
 
-def _networks(
-    task: str, contender: str, column: str = "× ours", sizes: str = "64 units, batch 32"
-) -> Callable[[str], float]:
+def _lstm(task: str, contender: str, column: str = "× ours", sizes: str = SMALL) -> Callable[[str], float]:
+    """Reads a number of benchmarks.networks."""
     return lambda output: cell(output, rf"LSTM, {sizes}.*: {task}", contender, column)
 
 
-def _extreme(
-    choose: Callable[[Sequence[float]], float], cells: Sequence[str], contender: str
-) -> Callable[[str], float]:
-    section = "{}, 64 units, batch 32.*: loss and gradient"
-    return lambda output: choose([cell(output, section.format(each), contender, "× ours") for each in cells])
+def _loop(choose: Callable[[Sequence[float]], float]) -> Callable[[str], float]:
+    """Reads the ratio of a loop in PyTorch, of the cell where it is smallest or largest."""
+    sections = [rf"{name}, {SMALL}.*: {GRADIENT}" for name in FIVE]
+    return lambda output: choose([cell(output, each, "torch loop", "× ours") for each in sections])
 
 
 LSTMS = 'benchmarks.networks --cells LSTM --contenders ours "torch nn" "torch loop" "jax scan" --rows 2 3 5 --rounds 3'
 OTHERS = 'benchmarks.networks --cells GRU Elman mLSTM peephole RHN --contenders ours "torch loop" --rows 2 --rounds 3'
-FIVE = ("GRU", "Elman", "mLSTM", "peephole", "RHN")
 MEMORY = "benchmarks.cells --hidden 64 --steps 1600 --cells LSTM"
-GRADIENT, PRODUCT = "loss and gradient", "Gauss-Newton product"
-MIDDLE, LARGE = "128 units, batch 32", "512 units, batch 128"
 
 CLAIMS = (
     Claim("README.md", r"symbols\) take ([\d.]+) ms on two cores", LSTMS,
-          _networks(GRADIENT, "ours", "installed ms"), 0, "LSTM of 64 units, ms"),
+          _lstm(GRADIENT, "ours", "installed ms"), 0, "LSTM of 64 units, ms"),
     Claim("README.md", r"`torch.nn.LSTM` takes ([\d.]+) times as long \(", LSTMS,
-          _networks(GRADIENT, "torch nn"), 1, "LSTM of 64 units, nn.LSTM"),
+          _lstm(GRADIENT, "torch nn"), 1, "LSTM of 64 units, nn.LSTM"),
     Claim("README.md", r"\(([\d.]+) times with its best settings\), `jax", LSTMS,
-          _networks(GRADIENT, "torch nn", "best × ours"), 1, "the same, best settings"),
+          _lstm(GRADIENT, "torch nn", "best × ours"), 1, "the same, best settings"),
     Claim("README.md", r"`jax.jit\(lax.scan\)` ([\d.]+) times", LSTMS,
-          _networks(GRADIENT, "jax scan"), 1, "LSTM of 64 units, lax.scan"),
+          _lstm(GRADIENT, "jax scan"), 1, "LSTM of 64 units, lax.scan"),
     Claim("README.md", r"`torch.nn.LSTM` takes ([\d.]+) times as long as graphnet", LSTMS,
-          _networks(GRADIENT, "torch nn", sizes=LARGE), 1, "LSTM of 512 units, nn.LSTM"),
+          _lstm(GRADIENT, "torch nn", sizes=LARGE), 1, "LSTM of 512 units, nn.LSTM"),
     Claim("README.md", r"as graphnet \(([\d.]+) times with its best settings\)", LSTMS,
-          _networks(GRADIENT, "torch nn", "best × ours", LARGE), 1, "the same, best settings"),
+          _lstm(GRADIENT, "torch nn", "best × ours", LARGE), 1, "the same, best settings"),
     Claim("README.md", r"steps needs ([\d.]+) MiB", MEMORY,
           lambda output: cell(output, "cell", "LSTM", "in √T"), -1, "memory of 1,600 steps, MiB"),
     Claim("README.md", r"for ([\d.]+) % more time", MEMORY,
           lambda output: 100 * (cell(output, "cell", "LSTM", "time ×") - 1), -1, "the same, % more time"),
     Claim(COMPARE, r"\| 64, 32, 50, 64 \| [\d.]+ \| [\d.]+ × \| ([\d.]+) ×", LSTMS,
-          _networks(GRADIENT, "torch loop"), 1, "LSTM of 64 units, loop in PyTorch"),
+          _lstm(GRADIENT, "torch loop"), 1, "LSTM of 64 units, loop in PyTorch"),
     Claim(COMPARE, r"\| 128, 32, 100, 64 \| [\d.]+ \| ([\d.]+) ×", LSTMS,
-          _networks(GRADIENT, "torch nn", sizes=MIDDLE), 1, "LSTM of 128 units, nn.LSTM"),
+          _lstm(GRADIENT, "torch nn", sizes=MIDDLE), 1, "LSTM of 128 units, nn.LSTM"),
     Claim(COMPARE, r"\| 128, 32, 100, 64 \|(?: [\d.]+ (?:× )?\|){3} ([\d.]+) ×", LSTMS,
-          _networks(GRADIENT, "jax scan", sizes=MIDDLE), 1, "LSTM of 128 units, lax.scan"),
+          _lstm(GRADIENT, "jax scan", sizes=MIDDLE), 1, "LSTM of 128 units, lax.scan"),
     Claim(COMPARE, r"\| 512, 128, 100, 96 \|(?: [\d.]+ (?:× )?\|){3} ([\d.]+) ×", LSTMS,
-          _networks(GRADIENT, "jax scan", sizes=LARGE), 1, "LSTM of 512 units, lax.scan"),
+          _lstm(GRADIENT, "jax scan", sizes=LARGE), 1, "LSTM of 512 units, lax.scan"),
     Claim(COMPARE, r"takes ([\d.]+) to [\d.]+ times as long as graphnet \(the command of", LSTMS,
-          lambda output: min(_networks(PRODUCT, "jax scan", sizes=each)(output) for each in ("64 units", MIDDLE, LARGE)),
+          lambda output: min(_lstm(PRODUCT, "jax scan", sizes=n)(output) for n in (SMALL, MIDDLE, LARGE)),
           1, "Gv, jax, smallest of three sizes"),
     Claim(COMPARE, r"PyTorch takes ([\d.]+) to [\d.]+ times as long as graphnet \(the same", OTHERS,
-          _extreme(min, FIVE, "torch loop"), 1, "five other cells, loop in PyTorch, smallest"),
+          _loop(min), 1, "five other cells, loop in PyTorch, smallest"),
     Claim(COMPARE, r"PyTorch takes [\d.]+ to ([\d.]+) times as long as graphnet \(the same", OTHERS,
-          _extreme(max, FIVE, "torch loop"), 1, "five other cells, loop in PyTorch, largest"),
+          _loop(max), 1, "five other cells, loop in PyTorch, largest"),
 )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.data.arrays import no_file_of, package_for, read_matlab
@@ -184,8 +183,7 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
 
 
 def _checked_roll(what: str, given: Any) -> Array:
-    require_unmasked(what, given)
-    keys, roll = KEYS[1] - KEYS[0] + 1, np.asarray(given)
+    keys, roll = KEYS[1] - KEYS[0] + 1, array_of_numbers(what, given)
     if roll.dtype.kind not in "biuf" or roll.ndim != 2 or roll.shape[1] != keys or not len(roll):
         raise DataError(
             f"{what} must be numbers (time, {keys}), a column for each key, not {roll.dtype} {list(roll.shape)}"

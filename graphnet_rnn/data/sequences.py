@@ -499,7 +499,8 @@ def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -
                 f"have the shape {list(each.shape)}, of case 0 {list(cases[0].shape)}"
             )
     longest = max(len(each) for each in cases)
-    found = np.full((len(cases), longest, *cases[0].shape[1:]), with_value, _common_dtype(cases))
+    dtype = np.result_type(_common_dtype(cases), np.min_scalar_type(with_value))
+    found = np.full((len(cases), longest, *cases[0].shape[1:]), with_value, dtype)
     for i, each in enumerate(cases):
         found[i, : len(each)] = each
     return np.ascontiguousarray(np.swapaxes(found, 0, 1)) if axis else found

@@ -309,6 +309,13 @@ def test_cases_may_come_first() -> None:
                     Sequences.cases_first(x, t, None, x[..., 0].T)
 
 
+def test_unsigned_labels_are_padded_with_minus_one() -> None:
+    made = Sequences.of(
+        [np.ones((2, 1)), np.ones((2, 1))], [np.array([200, 2], "uint8"), np.array([3], "uint8")]
+    )
+    assert made.targets.tolist() == [[200, 2], [3, -1]]
+
+
 def test_cases_of_two_dtypes_keep_their_values() -> None:
     assert padded([[3, -(2**53)], [0.5]])[0].T.tolist() == [[3, -(2**53)], [0.5, 0]]
     ids, _ = padded([np.array([2**63 + 5], "uint64"), np.array([7], "uint8")])

@@ -1,0 +1,101 @@
+"""Claims: each number is on its page, is read from its benchmark's table, and is judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import claims
+from benchmarks.claims import CLAIMS, Claim, cell, verdict
+from tests.tables import case
+
+NETWORKS = """
+LSTM, 64 units, batch 32, 50 steps, 64 symbols: loss and gradient (0.197 GF; peak 167 GF/s: torch, tuned)
+  contender  installed ms    p10–p90  × ours  tuned ms    p10–p90  best × ours
+  ours               2.43  2.43–2.43    1.00       4.1    4.1–4.1         1.00
+  torch nn           7.38  7.38–7.38    3.04      6.56  6.56–6.56         2.70
+  - ours: 6.0 MiB by its own count
+
+LSTM, 64 units, batch 32, 50 steps, 64 symbols: Gauss-Newton product Gv (0.328 GF)
+  contender  installed ms  × ours
+  ours                7.4    1.00
+  torch nn            599   80.96
+"""
+CELLS = """
+| cell | gradient, ms | gradient, MiB | in √T | time × |
+|---|---|---|---|---|
+| LSTM | 40.1 | 130.2 | 10.1 | 1.15× |
+"""
+
+
+def test_numbers_are_read_from_tables() -> None:
+    for output, section, row, column, expected in (
+        (NETWORKS, "LSTM, 64.*: loss", "torch nn", "× ours", 3.04),
+        (NETWORKS, "LSTM, 64.*: loss", "torch nn", "best × ours", 2.70),
+        (NETWORKS, "LSTM, 64.*: Gauss", "torch nn", "× ours", 80.96),
+        (CELLS, "cell", "LSTM", "in √T", 10.1),
+        (CELLS, "cell", "LSTM", "time ×", 1.15),
+    ):
+        with case((section, row, column)):
+            assert cell(output, section, row, column) == expected
+    for section, row, column, told in (
+        ("GRU", "ours", "× ours", "no line has 'GRU'"),
+        ("LSTM", "jax", "× ours", "the row 'jax'"),
+        ("LSTM", "ours", "none", "the column 'none'"),
+    ):
+        with case((section, row, column)), pytest.raises(ValueError, match=told):
+            cell(NETWORKS, section, row, column)
+
+
+def test_every_claim_is_on_its_page() -> None:
+    """Where a page changes, its claim here must change with it."""
+    for claim in CLAIMS:
+        with case(claim.name):
+            assert claim.claimed > 0
+            page = (claims.ROOT / claim.page).read_text(encoding="utf-8")
+            assert f"python -m {claim.command.split(' --', 1)[0]}" in page
+
+
+def test_claims_are_judged() -> None:
+    pattern = r"`torch.nn.LSTM` takes ([\d.]+) times as long \("
+    faster, smaller, here = (Claim("README.md", pattern, "c", float, better) for better in (1, -1, 0))
+    for claim, gain, expected in (
+        (faster, 0.8, "confirmed"),
+        (faster, 9, "confirmed"),
+        (faster, 0.7, "NOT CONFIRMED"),
+        (smaller, 1.3, "confirmed"),
+        (smaller, 0.1, "confirmed"),
+        (smaller, 1.4, "NOT CONFIRMED"),
+        (here, 9, "here"),
+    ):
+        with case((claim.better, gain)):
+            assert verdict(claim, gain * claim.claimed) == expected
+
+
+def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command runs once; what cannot be measured is listed, and only a wrong claim makes the command fail."""
+    ran: list[str] = []
+
+    def measure(command: str) -> str:
+        ran.append(command)
+        if "benchmarks.cells" in command:
+            raise ValueError("no module named torch")
+        return NETWORKS
+
+    names = ("LSTM of 64 units, nn.LSTM", "LSTM of 64 units, lax.scan", "memory of 1,600 steps, MiB")
+    monkeypatch.setattr(claims, "CLAIMS", [claim for claim in CLAIMS if claim.name in names])
+    monkeypatch.setattr(claims, "measure", measure)
+    monkeypatch.setattr("sys.argv", ["claims"])
+    assert claims.main() == 0
+    told = capsys.readouterr().out
+    assert len(ran) == len(set(ran)) == 2
+    assert "3.04 confirmed" in told
+    assert "not measured: no table has the row 'jax scan'" in told
+    assert "not measured: no module named torch" in told
+    monkeypatch.setattr(claims, "measure", lambda command: NETWORKS.replace("3.04", "1.04"))
+    assert claims.main() == 1
+    assert "NOT CONFIRMED" in capsys.readouterr().out
+
+
+def test_a_benchmark_that_fails_is_told_with_its_last_line() -> None:
+    with pytest.raises(ValueError, match="No module named"):
+        claims.measure("benchmarks.absent")
