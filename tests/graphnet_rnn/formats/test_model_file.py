@@ -148,7 +148,7 @@ def test_a_changed_cell_is_reported(own: Path) -> None:
 
 def test_equation_digests_differ_between_cells() -> None:
     """No two architectures make the same of the same numbers, but for those whose equations are one."""
-    one = {"EchoState": "Elman"}
+    one = {"EchoState": "Elman", "Equations": "GRU"}  # weights of one shape are alike here, so both gates are
     found: dict[tuple[float, ...], str] = {}
     for name, cell in rnn.cells.ALL.items():
         key = tuple(equation_digest(rnn.Network([cell().resized(4)], 5, 5)))
