@@ -43,6 +43,8 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 #: Signs that mean the same as others, as papers and word processors write them.
 _SAME = str.maketrans({"′": "'", "’": "'", "−": "-", "⊙": "*", "∘": "*", "×": "*"})
 _TOKENS = re.compile(r"\s*(?:([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)|([^\W\d][\w·]*'?)|(\S))")
+#: Characters of a text at most. Each takes memory and time when a cell is made, also from a model file.
+_LONGEST = 10_000
 _TARGET = re.compile(r"[^\W\d]\w*'?")
 MINIMAL_GATED_UNIT = "f = σ(x W_xf + h W_hf + b_f); h' = (1 - f) h + f tanh(x W_xh + (f h) W_hh + b_h)"
 
@@ -119,7 +121,7 @@ class Equations(Cell):
         for equation in self._read.equations:
             try:
                 value = self._value(equation.tree, values, equation.target.rstrip("'"))
-            except (GraphnetError, ArithmeticError) as error:
+            except (GraphnetError, ArithmeticError, RecursionError) as error:
                 problem = str(error).splitlines()[0]
                 raise CellError(f"Equations: in {equation.text!r}: {problem}") from None
             if not isinstance(value, Node):
@@ -161,6 +163,8 @@ class _Reader:
             raise CellError(
                 f"Equations: equations must be a str, e.g. {MINIMAL_GATED_UNIT!r}, not {shown(text)}"
             )
+        if len(text) > _LONGEST:
+            raise CellError(f"Equations: the text has {len(text):,} characters; the limit is {_LONGEST:,}")
         lines = [line.strip() for line in re.split(r"[;\n]", text.translate(_SAME)) if line.strip()]
         split = [(line, *_targets_of(line)) for line in lines]
         defined = [target for _, targets, _ in split for target in targets]
@@ -210,7 +214,10 @@ class _Parser:
         self.tokens = list(_tokens_of(right.replace("·", self.to)))
 
     def tree(self) -> Tree:
-        tree = self.sum()
+        try:
+            tree = self.sum()
+        except RecursionError:
+            raise self.error("too many nested parentheses or signs") from None
         if self.tokens:
             raise self.error(f"{self.tokens[0]} is unexpected")
         return tree

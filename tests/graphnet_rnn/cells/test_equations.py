@@ -117,6 +117,10 @@ REFUSED = {
     "h' = x h": "shapes [1, 3] and [1, 4]",
     "h' = h W_xh + x W_xh": "used with shape [3, 4]",
     "h' = 1": "depends on no node",
+    "h' = " + "(" * 3000 + "h" + ")" * 3000: "too many nested",
+    "h' = " + "-" * 3000 + "h": "too many nested",
+    "h' = h" + " + h" * 2400: "recursion",
+    "h' = h" + " " * 10_000: "the limit is 10,000",
     "h' = 1 / 0 h": "division by zero",
 }
 
