@@ -58,9 +58,10 @@ html_theme_options = {
 }
 # Pages of docs/in_a_browser.py, if they have been written.
 _in_a_browser = ROOT / "build" / "in_a_browser"
-if _in_a_browser.is_dir():
-    tags.add("browser")  # noqa: F821 (defined by Sphinx)
-    html_extra_path = [str(_in_a_browser)]
+for _tag, _page in (("browser", "draw_your_cell.html"), ("lessons", "lessons/index.html")):
+    if (_in_a_browser / "browser" / _page).exists():
+        tags.add(_tag)  # noqa: F821 (defined by Sphinx)
+        html_extra_path = [str(_in_a_browser)]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_search_summary = False  # it cannot be read from file://

@@ -43,9 +43,9 @@ def fading(text: str) -> str:
     net = rnn.Network([cell], SYMBOLS, SYMBOLS, seed=0)
     inputs, targets = np.random.default_rng(0).integers(0, SYMBOLS, (2, STEPS, CASES))
     norms = rnn.gradient_by_distance(net, inputs, targets)
-    return json.dumps(
-        {name.removeprefix("layer0."): np.asarray(values).tolist() for name, values in norms.items()}
-    )
+    found = {name.removeprefix("layer0."): np.asarray(values).tolist() for name, values in norms.items()}
+    finite = {name: [v if np.isfinite(v) else None for v in values] for name, values in found.items()}
+    return json.dumps(finite, allow_nan=False)  # JavaScript reads no NaN
 
 
 def checks(text: str) -> str:

@@ -34,7 +34,7 @@ const problem = (error) => {
 };
 
 onmessage = async ({ data: { id, job, text, style } }) => {
-  latest = id;
+  latest = Math.max(latest, id);
   const cell = await started;
   const parts = job === "show" ? PARTS : [job];
   for (const part of parts) {

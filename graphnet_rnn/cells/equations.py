@@ -6,7 +6,8 @@ A text is read once, into a tree for each equation; `step` computes the trees. N
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -87,17 +88,21 @@ class Equation:
 
 @dataclass(eq=False, repr=False)
 class Equations(Cell):
-    """A cell from the text of its equations; by default f = σ(x, h);  h' = (1 - f) h + f tanh(x, f h)
+    """f = σ(x, h);  h' = (1 - f) h + f tanh(x W_xh + (f h) W_hh + b_h)
+
+    A cell from the text of its equations; these are the default, the minimal gated unit.
 
     units: width of all states and weights, 128 by default. equations: text, with semicolons or ends of lines between
-    equations; the minimal gated unit by default. initial: initializers by weight name, see Cell.
+    equations. initial: initializers by weight name, see Cell.
 
     x is the input, h the old state and h' the new one; each primed name that an equation defines is a state. The output
     is y if an equation defines it, else h', else the first state. Names that start with a capital letter and are
     defined nowhere are matrices: x W_xh is a matrix product. b_... are biases, and w_... vectors such as peepholes.
-    Every other product is elementwise: f h, (1 - f) h, i * g. Functions: σ, sigmoid, tanh, relu, softplus, exp, log,
-    sqrt, sin, cos, softmax (over the units), LN (layer normalization). Several targets share an equation, in which
-    · stands for the target: i, f, o = σ(x W_x· + h W_h· + b_·), in short i, f, o = σ(x, h).
+    Every other product is elementwise: f h, (1 - f) h, i * g. Products and quotients are computed from left to right:
+    r h W is (r h) W. Recurrent dropout and Hyper find the products of states whose weights are named W_, source,
+    result, as in h W_hf. Functions: σ, sigmoid, tanh, relu, softplus, exp, log, sqrt, sin, cos, softmax (over the
+    units), LN (layer normalization, once for each result). Several targets share an equation, in which · stands for the
+    target: i, f, o = σ(x W_x· + h W_h· + b_·), in short i, f, o = σ(x, h).
     Raises CellError for a text that cannot be read; the error shows the equation.
     Source of the default: Zhou et al. 2016, eqs 11-13.
 
@@ -128,6 +133,11 @@ class Equations(Cell):
                 raise CellError(
                     f"Equations: in {equation.text!r}: the result depends on no node, such as x or h"
                 )
+            if (equation.target == "y" or equation.target[-1] == "'") and value.shape[1:] != (self.units,):
+                raise CellError(
+                    f"Equations: in {equation.text!r}: {equation.target} has the width {value.shape[-1]}, but the "
+                    f"width of the cell is {self.units}; multiply by a matrix, as in x W_xh"
+                )
             values[equation.target] = value
         new = tuple(values[f"{name}'"] for name in self._read.states)
         return (values["y"], *new) if self._read.has_output else new
@@ -140,11 +150,15 @@ class Equations(Cell):
                 return values[name] if name in values else self._vector(name)
             case Call(function, of):
                 a = self._value(of, values, to)
+                if not isinstance(a, Node):
+                    raise CellError(f"{function}({a:g}) is a number; write its value")
                 return self.normalized(to, a) if function == _NORM else FUNCTIONS[function](a)
             case Apply(operation, left, right):
                 return _OPERATIONS[operation](self._value(left, values, to), self._value(right, values, to))
             case Product(left, weight):
                 a = self._value(left, values, to)
+                if not isinstance(a, Node) or len(a.shape) != 2:
+                    raise CellError(f"{weight} must follow x, a state or a result, as in x {weight}")
                 source = left.name.rstrip("'") if isinstance(left, Name) else ""
                 end = weight.removeprefix(f"W_{source}")
                 if source and end not in ("", weight):
@@ -167,12 +181,14 @@ class _Reader:
             raise CellError(f"Equations: the text has {len(text):,} characters; the limit is {_LONGEST:,}")
         lines = [line.strip() for line in re.split(r"[;\n]", text.translate(_SAME)) if line.strip()]
         split = [(line, *_targets_of(line)) for line in lines]
-        defined = [target for _, targets, _ in split for target in targets]
+        defined = Counter(target for _, targets, _ in split for target in targets)
         for target in defined:
-            if defined.count(target) > 1 or target in ("x", "x'") or target in FUNCTIONS or target == _NORM:
-                problem = "is defined twice" if defined.count(target) > 1 else "has a meaning of its own"
+            if defined[target] > 1 or target in ("x", "x'") or target in FUNCTIONS or target == _NORM:
+                problem = "is defined twice" if defined[target] > 1 else "has a meaning of its own"
                 raise CellError(f"Equations: {target} {problem}; use another name for one of the results")
         names = [target[:-1] for target in defined if target.endswith("'")]
+        if wrong := [name for name in names if not name.isidentifier() or name == "self"]:
+            raise CellError(f"Equations: {wrong[0]} cannot be the name of a state; use letters, digits and _")
         if both := [name for name in names if name in defined]:
             raise CellError(
                 f"Equations: both {both[0]} and {both[0]}' are defined, but {both[0]} is the old state"
@@ -184,12 +200,15 @@ class _Reader:
                 "Equations: no equation defines a new state, such as h' = ..., or the output y = ..."
             )
         self.equations: list[Equation] = []
+        results, written = {"x", *self.states}, 0
         for line, targets, right in split:
             for target in targets:
-                known = {"x", *self.states, *(equation.target for equation in self.equations)}
-                self.equations.append(
-                    Equation(target, line, _Parser(line, target, right, known, defined).tree())
-                )
+                written += len(right) + right.count("·") * len(target)
+                if written > 10 * _LONGEST:
+                    raise CellError("Equations: with the names in place of ·, the text is too long")
+                tree = _Parser(line, target, right, results, defined).tree()
+                self.equations.append(Equation(target, line, tree))
+                results.add(target)
 
 
 def _targets_of(line: str) -> tuple[list[str], str]:
@@ -209,9 +228,10 @@ def _targets_of(line: str) -> tuple[list[str], str]:
 class _Parser:
     """One right side, by recursive descent: sums of products of powers."""
 
-    def __init__(self, line: str, target: str, right: str, known: set[str], defined: Sequence[str]) -> None:
+    def __init__(self, line: str, target: str, right: str, known: set[str], defined: Collection[str]) -> None:
         self.line, self.to, self.known, self.defined = line, target.rstrip("'"), known, defined
         self.tokens = list(_tokens_of(right.replace("·", self.to)))
+        self.norms = 0
 
     def tree(self) -> Tree:
         try:
@@ -234,11 +254,19 @@ class _Parser:
             if self.next() in ("*", "/"):
                 tree = Apply(self.take(), tree, self.signed())
             elif self.is_weight(self.next()):
-                tree = Product(tree, self.take())
+                tree = self.matrix_product(tree, self.take())
             elif self.next() == "(" or self.next()[:1].isalnum() or self.next()[:1] == "_":
                 tree = Apply("*", tree, self.power())
             else:
                 return tree
+
+    def matrix_product(self, left: Tree, weight: str) -> Tree:
+        if weight.lower() in FUNCTIONS:
+            raise self.error(f"{weight} is not a function; write {weight.lower()}")
+        match left:
+            case Apply("*", Number(), inner):  # 2 h W is 2 (h W), so that h W is the product of a state
+                return Apply("*", left.left, self.matrix_product(inner, weight))
+        return Product(left, weight)
 
     def signed(self) -> Tree:
         if self.next() == "-":
@@ -266,6 +294,9 @@ class _Parser:
         if token in FUNCTIONS or token == _NORM:
             if self.next() != "(":
                 raise self.error(f"{token} needs parentheses, as in {token}(x W_xh + b_h)")
+            self.norms += token == _NORM
+            if self.norms > 1:
+                raise self.error(f"{_NORM} occurs twice; write one of them as a result of its own")
             return Call(token, self.atom())
         return Name(self.checked(token))
 
@@ -300,7 +331,8 @@ class _Parser:
         )
 
     def is_weight(self, token: str) -> bool:
-        return token[:1].isupper() and token not in {*self.known, *self.defined, _NORM} and "'" not in token
+        free = token not in self.known and token not in self.defined and token != _NORM
+        return token[:1].isupper() and free and "'" not in token
 
     def next(self) -> str:
         return self.tokens[0] if self.tokens else ""

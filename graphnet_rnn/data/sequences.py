@@ -499,7 +499,9 @@ def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -
                 f"have the shape {list(each.shape)}, of case 0 {list(cases[0].shape)}"
             )
     longest = max(len(each) for each in cases)
-    dtype = np.result_type(_common_dtype(cases), np.min_scalar_type(with_value))
+    dtype = _common_dtype(cases)
+    if with_value < 0:
+        dtype = np.result_type(dtype, np.min_scalar_type(with_value))
     found = np.full((len(cases), longest, *cases[0].shape[1:]), with_value, dtype)
     for i, each in enumerate(cases):
         found[i, : len(each)] = each

@@ -38,7 +38,7 @@ def step_of(cell: rnn.Cell, weights: dict[str, np.ndarray] | None = None) -> dic
     }
 
 
-@pytest.mark.parametrize("cell", ["Elman", "LSTM", "GRU", "GRUResetAfter", "MRNN"])
+@pytest.mark.parametrize("cell", ["Elman", "LSTM", "GRU", "GRUResetAfter", "MRNN", "Equations"])
 def test_formula_of_a_cell_is_the_cell(cell: str) -> None:
     """The first line of the docstring, as text, computes what the class computes."""
     kind = rnn.cells.ALL[cell]
@@ -117,6 +117,16 @@ REFUSED = {
     "h' = x h": "shapes [1, 3] and [1, 4]",
     "h' = h W_xh + x W_xh": "used with shape [3, 4]",
     "h' = 1": "depends on no node",
+    "h' = x": "h' has the width 3, but the width of the cell is 4",
+    "y = x": "y has the width 3",
+    "h' = h + b_h W": "W must follow x, a state or a result",
+    "h' = 2 W + h": "W must follow x, a state or a result",
+    "h' = sqrt(2) h": "sqrt(2) is a number",
+    "h' = h Tanh(x W)": "Tanh is not a function; write tanh",
+    "h' = LN(x W) + LN(h V)": "LN occurs twice",
+    "h₁' = h₁": "cannot be the name of a state",
+    "h" * 3000 + "' = " + "·" * 3000: "too long",
+    ", ".join(f"a{k}" for k in range(999)) + " = " + "+".join(["b_·"] * 999) + "; h' = a1 h": "too long",
     "h' = " + "(" * 3000 + "h" + ")" * 3000: "too many nested",
     "h' = " + "-" * 3000 + "h": "too many nested",
     "h' = h" + " + h" * 2400: "recursion",
@@ -132,3 +142,12 @@ def test_wrong_texts_are_refused_with_their_equation() -> None:
         assert told in str(refused.value)
     with pytest.raises(CellError, match="must be a str"):
         rnn.Equations(4, 3)  # type: ignore[arg-type]
+
+
+def test_products_of_states_are_found_behind_signs_and_numbers() -> None:
+    """Dropout and hypernetworks change the products of states by their weights' names."""
+    for text in ("h' = tanh(-h W_hh + x W_xh)", "h' = tanh(x W_xh + 2 h W_hh)"):
+        with case(text):
+            hyper = rnn.Hyper(rnn.Equations(4, text), rnn.Elman(3)).bind(3)
+            assert any("hh" in name and "main" not in name for name in hyper.weights)
+            rnn.Network([rnn.Equations(4, text)], 3, 2, recurrent_dropout=0.5)

@@ -314,6 +314,8 @@ def test_unsigned_labels_are_padded_with_minus_one() -> None:
         [np.ones((2, 1)), np.ones((2, 1))], [np.array([200, 2], "uint8"), np.array([3], "uint8")]
     )
     assert made.targets.tolist() == [[200, 2], [3, -1]]
+    for dtype in ("bool", "int8", "float32"):
+        assert padded([np.ones(2, dtype), np.ones(1, dtype)])[0].dtype == dtype
 
 
 def test_cases_of_two_dtypes_keep_their_values() -> None:
