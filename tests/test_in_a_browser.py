@@ -215,11 +215,21 @@ def test_the_page_in_a_browser(address: str) -> None:
         page.wait_for_function("document.querySelector('#problem').textContent")
         assert "did you mean h?" in (page.text_content("#problem") or "")
         page.select_option("#examples", "LSTM")
+        page.wait_for_selector("#drawing:not(.stale)")
+        with page.expect_popup() as opened:  # while the other parts are still computed
+            page.click("#explore")
+        opened.value.wait_for_selector("[data-part=picture] g")
         page.wait_for_selector("#checks:not(.stale)")
         assert page.locator("#fading polyline").count() == 2
         assert page.text_content("#problem") == ""
-        with page.expect_popup() as opened:
-            page.click("#explore")
-        opened.value.wait_for_selector("[data-part=picture] g")
+        page.evaluate(
+            'location.hash = encodeURIComponent("h\' = 10 h + x W_new")'
+        )  # whose gradient overflows
+        page.wait_for_function("document.querySelector('#weights').textContent === 'W_new64 × 64'")
+        page.wait_for_selector("#checks:not(.stale)")
+        assert page.locator("#fading.stale").count() == 0
+        page.goto("about:blank")
+        page.goto(f"{address}draw_your_cell.html#%E0%A4%A")  # not an address of ours
+        page.wait_for_function("document.querySelector('#problem').textContent")
         browser.close()
     assert told == []
