@@ -104,7 +104,7 @@ class Equations(Cell):
     units), LN (layer normalization, once for each result). Several targets share an equation, in which · stands for the
     target: i, f, o = σ(x W_x· + h W_h· + b_·), in short i, f, o = σ(x, h).
     Raises CellError for a text that cannot be read; the error shows the equation.
-    Source of the default: Zhou et al. 2016, eqs 11-13.
+    Source: Zhou et al. 2016, eqs 11-13 (the default).
 
     >>> cell = rnn.Equations(4, "h' = tanh(x W_xh + h W_hh + b_h)")
     >>> net = rnn.Network([cell], inputs=3, outputs=2)
