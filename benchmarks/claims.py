@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphnet.system.streams import prepare_streams
@@ -59,8 +60,8 @@ class Claim:
     command: str
     read: Callable[[str], float]
     #: 1 if a larger number is better for graphnet, -1 if a smaller one is, 0 if the number depends on the machine.
-    better: int = 1
-    name: str = field(default="", compare=False)
+    better: int
+    name: str
 
     @property
     def claimed(self) -> float:
@@ -128,13 +129,17 @@ CLAIMS = (
 
 def measure(command: str) -> str:
     """Output of a benchmark; ValueError with its last line if it fails."""
-    words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', command)]
-    done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-m", *shlex.split(command)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError((done.stderr.strip().splitlines() or ["failed"])[-1])
     return done.stdout
+
+
+def report(claim: Claim, output: str) -> str:
+    """The measured number and its verdict; ValueError if the output lacks the number."""
+    measured = claim.read(output)
+    return f"{measured:9.3g} {verdict(claim, measured)}"
 
 
 def main() -> int:
@@ -154,21 +159,20 @@ def main() -> int:
     wrong = 0
     print(f"{'page':24} {'claim':44} {'claimed':>8} {'measured':>9}")
     for command in dict.fromkeys(claim.command for claim in chosen):
+        outcome: str | ValueError
         try:
-            output, problem = measure(command), ""
+            outcome = measure(command)
         except ValueError as error:
-            output, problem = "", f"not measured: {error}"
-        for claim in chosen:
-            if claim.command == command:
-                result, number = problem, ""
-                if not problem:
-                    try:
-                        measured = claim.read(output)
-                        result, number = verdict(claim, measured), f"{measured:.3g}"
-                    except ValueError as error:
-                        result = f"not measured: {error}"
-                wrong += result == "NOT CONFIRMED"
-                print(f"{claim.page:24} {claim.name:44} {claim.claimed:8g} {number:>9} {result}", flush=True)
+            outcome = error
+        for claim in (claim for claim in chosen if claim.command == command):
+            try:
+                if isinstance(outcome, ValueError):
+                    raise outcome
+                result = report(claim, outcome)
+            except ValueError as error:
+                result = f"{'':9} not measured: {error}"
+            wrong += result.endswith("NOT CONFIRMED")
+            print(f"{claim.page:24} {claim.name:44} {claim.claimed:8g} {result}", flush=True)
     return 1 if wrong else 0
 
 

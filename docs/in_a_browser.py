@@ -85,10 +85,10 @@ def packed(packages: Iterable[str]) -> bytes:
 def files_of(pyodide: Path, packages: Iterable[str]) -> list[Path]:
     """Files of Pyodide that these packages need, with the packages that they depend on."""
     listed = json.loads((pyodide / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
-    lock: dict[str, Any] = {name.lower().replace("_", "-"): package for name, package in listed.items()}
+    lock: dict[str, Any] = {_spelled(name): package for name, package in listed.items()}
     needed, waiting = {}, list(packages)
     while waiting:
-        name = waiting.pop().lower().replace("_", "-")
+        name = _spelled(waiting.pop())
         if name not in lock:
             sys.exit(f"in_a_browser: Pyodide in {pyodide} has no package {name}")
         if name not in needed:
@@ -99,6 +99,11 @@ def files_of(pyodide: Path, packages: Iterable[str]) -> list[Path]:
             f"in_a_browser: {pyodide} lacks {', '.join(missing)}; unpack the full distribution of Pyodide"
         )
     return [path for path in map(pyodide.joinpath, RUNTIME) if path.exists()] + sorted(needed.values())
+
+
+def _spelled(name: str) -> str:
+    """The name of a package as the index of packages spells it."""
+    return name.lower().replace("_", "-")
 
 
 def write_cells(folder: Path, pyodide: Path, graphviz: Path, packages: Iterable[str]) -> None:

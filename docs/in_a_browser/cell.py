@@ -14,9 +14,8 @@ import numpy as np
 
 import graphnet_rnn as rnn
 import viz
-from graphnet.errors import GraphnetError
 
-__all__ = ["GraphnetError", "checks", "explorer", "fading", "picture", "train"]
+__all__ = ["checks", "explorer", "fading", "picture", "train"]
 
 #: Units of the drawn cell, of the one whose gradient is measured, and of the trained one.
 DRAWN, MEASURED, TRAINED = 64, 16, 48
@@ -31,7 +30,6 @@ def picture(text: str, style: str) -> str:
         "svg": viz.draw(cell, style=style).svg,
         "weights": [[name, " × ".join(map(str, node.shape))] for name, node in weights.items()],
         "count": sum(node.size for node in weights.values()),
-        "states": [state.name for state in cell.states],
     })  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def test_every_claim_is_on_its_page() -> None:
 
 def test_claims_are_judged() -> None:
     pattern = r"`torch.nn.LSTM` takes ([\d.]+) times as long \("
-    faster, smaller, here = (Claim("README.md", pattern, "c", float, better) for better in (1, -1, 0))
+    faster, smaller, here = (Claim("README.md", pattern, "c", float, better, "") for better in (1, -1, 0))
     for claim, gain, expected in (
         (faster, 0.8, "confirmed"),
         (faster, 9, "confirmed"),
