@@ -17,6 +17,8 @@ __all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
 
 
 #: NumPy's kinds of objects, strings, times and records.
+#: A float64 holds each integer up to this one.
+_EXACT = 2**53
 _NO_NUMBERS = "OSUVMm"
 
 #: Returns an array that a program can read in place (see Program.taken), or None.
@@ -77,6 +79,13 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
             f"{value.dtype} on the GPU; convert it there first."
         )
     if np.can_cast(value.dtype, node.dtype, "safe"):
+        if value.dtype.itemsize == 8 and node.dtype.kind == "f" and value.dtype.kind in "iu":
+            inexact = (value > _EXACT) | (value < -_EXACT)  # NumPy regards this cast as safe
+            if inexact.any():
+                raise DtypeError(
+                    f"input {node.describe()} (made at {node.origin}) is {node.dtype}, which rounds integers above "
+                    f"2**53, such as {value[inexact][0]}; convert it: array.astype({node.dtype.name!r})."
+                )
         return value.astype(node.dtype)
     whole = value.dtype.kind in "iu" and node.dtype.kind in "iu"
     if whole or (not is_array and np.can_cast(value.dtype, node.dtype, "same_kind")):

@@ -31,7 +31,7 @@ hide_module(__file__)
 
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "σ": sigmoid, "sigmoid": sigmoid, "tanh": tanh, "relu": relu, "softplus": softplus, "exp": exp, "log": log,
-    "sqrt": sqrt, "sin": sin, "cos": cos, "softmax": partial(softmax, axis=1),
+    "sqrt": sqrt, "sin": sin, "cos": cos, "softmax": partial(softmax, axis=-1),
 }  # fmt: skip
 _NORM = "LN"
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -133,7 +133,13 @@ class Equations(Cell):
                 raise CellError(
                     f"Equations: in {equation.text!r}: the result depends on no node, such as x or h"
                 )
-            if (equation.target == "y" or equation.target[-1] == "'") and value.shape[1:] != (self.units,):
+            result = equation.target == "y" or equation.target[-1] == "'"
+            if result and len(value.shape) == 1:
+                raise CellError(
+                    f"Equations: in {equation.text!r}: {equation.target} is the same for all cases; it must depend on "
+                    "x or a state"
+                )
+            if result and value.shape[1:] != (self.units,):
                 raise CellError(
                     f"Equations: in {equation.text!r}: {equation.target} has the width {value.shape[-1]}, but the "
                     f"width of the cell is {self.units}; multiply by a matrix, as in x W_xh"

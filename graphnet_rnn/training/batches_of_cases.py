@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -61,9 +62,7 @@ class BatchesOfCases(ObjectiveProblem):
         return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
 
     def _mixed(self, batches: list[Array], generator: np.random.Generator) -> list[Array]:
-        """Returns the batches of an epoch in order; for steps of several batches, only full ones."""
-        if self.gradient_batches > 1:
-            return [each for each in batches if len(each) == self.batch]
+        """Returns the batches of an epoch in the order of the steps."""
         return batches
 
     # -- beginning -----------------------------------------------------------------------------
@@ -75,9 +74,9 @@ class BatchesOfCases(ObjectiveProblem):
     def _begin(self, seed: int) -> None:
         self._seed, self._random = seed, gn.RandomSource(seed)
         self.items = self.batch * self.gradient_batches
-        self._order: tuple[int, list[Array]] | None = None
+        self._order: tuple[int, list[list[Array]]] | None = None
         self._validated = Validated[list[float]](self.model)
-        self._steps = len(self._batches_of(0)) // self.gradient_batches
+        self._steps = len(self._taken(0))
         if not self._steps:
             raise DataError(
                 f"{type(self).__name__}: a step takes {self.items} cases, but there are {self._count} to train on; "
@@ -91,16 +90,20 @@ class BatchesOfCases(ObjectiveProblem):
 
     # -- interface to a Trainer ----------------------------------------------------------------
 
-    def _batches_of(self, epoch: int) -> list[Array]:
+    def _taken(self, epoch: int) -> list[list[Array]]:
+        """Returns the batches of each step: about equally many, more if cases of different lengths share no batch."""
         if self._order is None or self._order[0] != epoch:
             generator = np.random.default_rng([self._seed, epoch])
-            batches = self._packed(generator.permutation(self._count))
-            self._order = epoch, self._mixed(batches, generator)
+            order = generator.permutation(self._count)
+            steps = len(order) // self.items
+            if self.gradient_batches > 1:
+                order = order[: steps * self.items]
+            batches = self._mixed(self._packed(order), generator)
+            if self.gradient_batches == 1:
+                steps = len(batches)
+            ends = [len(batches) * k // max(steps, 1) for k in range(steps + 1)]
+            self._order = epoch, [batches[a:b] for a, b in itertools.pairwise(ends)]
         return self._order[1]
-
-    def _taken(self, epoch: int, step: int) -> list[Array]:
-        first = step * self.gradient_batches
-        return self._batches_of(epoch)[first : first + self.gradient_batches]
 
     def __len__(self) -> int:
         return self._steps
@@ -115,7 +118,7 @@ class BatchesOfCases(ObjectiveProblem):
         self._refuse_single_cases(optimizer)
 
     def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
-        taken = self._taken(epoch, step)
+        taken = self._taken(epoch)[step]
         weights = [self._weight_of(which) for which in taken]
         # A batch's cost is the mean over its targets; with these weights, the sum is the mean over all targets.
         arrays = [
@@ -124,14 +127,15 @@ class BatchesOfCases(ObjectiveProblem):
         objective: Any = self.objective
         objective.redraw()
         if isinstance(objective, BatchedObjective):
-            objective.feed(arrays, curvature=arrays[: self.curvature_batches], weights=weights)
+            part = -(-len(arrays) * self.curvature_batches // self.gradient_batches)
+            objective.feed(arrays, curvature=arrays[:part], weights=weights)
         else:
             objective.feed(*arrays[0])
         return objective
 
     def weight(self, epoch: int, step: int) -> float:
         """Returns the weight of its targets, so that an epoch's mean is that over all targets."""
-        return sum(map(self._weight_of, self._taken(epoch, step)))
+        return sum(map(self._weight_of, self._taken(epoch)[step]))
 
     def _measured(self, names: Iterable[str]) -> dict[str, Callable[[], float]]:
         return {name: partial(self._metric, i) for i, name in enumerate(names)}

@@ -206,7 +206,7 @@ class GraphCases(BatchesOfCases):
     def _arrays_of(self, which: Array, scale: float) -> tuple[Any, ...]:
         return self._fed(*self._filled(self._train, self._weights, which), scale)
 
-    def _fed(self, arrays: Mapping[str, Array], w: Array, scale: float = 1.0) -> tuple[Any, ...]:
+    def _fed(self, arrays: Mapping[str, Array], w: Array, scale: float) -> tuple[Any, ...]:
         return (*arrays.values(), (w * scale).astype(self._dtype))
 
     # -- graphs --------------------------------------------------------------------------------
@@ -230,13 +230,13 @@ class GraphCases(BatchesOfCases):
         if self._judge is None:
             cost, inputs, measured = self._weighed(training=False)
             self._judge = gn.compile([cost, *measured], inputs, backend=self.backend, threads=self.threads)
-        sums = np.zeros(1 + len(self._measured_names))
+        found = np.zeros(1 + len(self._measured_names))
+        scale = 1 / self._valid_weights.sum()
         for which in self._packed(np.arange(len(self._valid_weights))):
             arrays, w = self._filled(self._valid, self._valid_weights, which)
-            sums += np.array(self._judge(*self._fed(arrays, w)), np.float64)
-        cost, *measured = (sums / self._valid_weights.sum()).tolist()
-        self._validated.keep(measured)
-        return float(cost)
+            found += np.array(self._judge(*self._fed(arrays, w, scale)), np.float64)
+        self._validated.keep(found[1:].tolist())
+        return float(found[0])
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
         """Metrics of the graph, averaged over the validation cases."""

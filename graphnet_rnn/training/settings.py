@@ -30,7 +30,9 @@ __all__ = ["EarlyStopping", "Training"]
 
 @dataclass(frozen=True)
 class EarlyStopping(NamedArguments):
-    """Continues while C_t ≤ C_{t-N} (1 - τ)^N, C_t the validation cost after epoch t. Source: Lynge 2016, 4.2.1.
+    """Continues while C_t ≤ C_{t-N} (1 - τ)^N, C_t > 0 the validation cost after epoch t. Source: Lynge 2016, 4.2.1.
+
+    Negative costs must decrease by the same share of their size.
 
     memory: N, in epochs, default 10.
     tolerance: τ, minimum mean relative decrease per epoch, default 5e-5.
@@ -56,7 +58,8 @@ class EarlyStopping(NamedArguments):
             return since >= self.patience
         if len(costs) <= self.memory:
             return False
-        return not costs[-1] <= costs[-1 - self.memory] * (1 - self.tolerance) ** self.memory
+        before, kept = costs[-1 - self.memory], (1 - self.tolerance) ** self.memory
+        return not costs[-1] <= before * (kept if before > 0 else 2 - kept)
 
 
 @dataclass(frozen=True)

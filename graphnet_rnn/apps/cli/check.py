@@ -7,6 +7,7 @@ import argparse
 from graphnet.errors import GraphnetError
 from graphnet.testing.laws import LawError
 from graphnet_rnn.apps.cli.specs import described, make_cell
+from graphnet_rnn.cells.equations import Equations
 from graphnet_rnn.testing import check_cell
 
 EXAMPLE = """example:
@@ -27,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
     cells = [make_cell(text) for text in options.cells]  # create all, since checking one takes seconds
     for number, made in enumerate(cells):
         cell = type(made)
-        print("\n" * (number > 0) + described(cell)[0])
+        formula = made.equations if isinstance(made, Equations) else described(cell)[0]
+        print("\n" * (number > 0) + formula)
         try:
             check_cell(made, lambda law, found: print(f"  ok    {law}: {found}"))
         except LawError as error:

@@ -72,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
         print(
             f"{name}: log₁₀ ratio higher by {lag.difference[0]:.2f} at first, by {lag.difference.mean():.2f} over "
-            f"{options.steps:,} characters; above two standard errors for {lag.memory:,}"
+            f"{options.steps:,} characters; above {'two standard errors' if options.runs > 1 else '0'} for "
+            f"{lag.memory:,}"
         )
     _keep(lags, options)
     return 0

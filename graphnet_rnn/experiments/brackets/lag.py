@@ -55,7 +55,10 @@ class TimeLag(ShowsItself):
 
     @property
     def memory(self) -> int:
-        """Steps until the difference first falls below two standard errors; all steps if it never does."""
+        """Steps until the difference first falls below two standard errors; all steps if it never does.
+
+        For one run, whose error is unknown, steps until it first falls to 0.
+        """
         lost = np.flatnonzero(~(self.difference > 2 * np.nan_to_num(self.error)))
         points = int(lost[0]) if lost.size else self._smoothed.shape[2]
         return points * self.smooth

@@ -238,3 +238,15 @@ def test_invalid_arguments_are_rejected() -> None:
     for ask, error, said in asked:
         with case(said), pytest.raises(error, match=re.escape(said)):
             ask()
+
+
+def test_the_size_of_equal_weights_does_not_matter() -> None:
+    """Their float32 sum may overflow, or each of them be a subnormal number."""
+    x = np.random.default_rng(0).normal(size=(5, 40, 2)).astype("float32")
+    net = rnn.Network([rnn.GRU(3)], 2, 1, loss="squared", seed=0)
+    graph = lambda batch, **how: net.unroll(5, batch, initial="zero", **how)
+    costs = [
+        rnn.GraphCases(net, {"x": x, "t": x[..., :1]}, graph=graph, weights=np.full(40, weight)).validate()
+        for weight in (1, 1e38, 1e-44)
+    ]
+    np.testing.assert_allclose(costs, costs[0], rtol=1e-6)

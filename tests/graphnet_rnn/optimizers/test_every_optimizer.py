@@ -163,6 +163,8 @@ def test_early_stopping_rule() -> None:
         ),
         EarlyStopping(memory=1, tolerance=0.25): ([[4.0, 3.0]], [[4.0, above]]),
         EarlyStopping(memory=1, tolerance=0): ([[3.0, 3.0]], [[3.0, 3.1]]),
+        # A negative cost must decrease by the same share of its size.
+        EarlyStopping(memory=1, tolerance=0.5): ([[-1, -1.5], [-1, -2], [1, -1]], [[-1, -1.4], [-1, -0.6], [-1, 1]]),
         EarlyStopping(1, 0.5, patience=2): (  # no better is not better
             [[], [1, 1], [1, 2, 0.5, 0.6], [1, 0.9, 0.8, 0.799]],
             [[1, 1, 1], [1, 2, 0.5, 0.6, 0.55], [nan, nan]],

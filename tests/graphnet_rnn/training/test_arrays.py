@@ -354,9 +354,9 @@ def test_batches_hold_similar_lengths() -> None:
 
 def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
     """Hessian-free's gradient and curvature over batches of several lengths, as over all cases at once."""
-    cases = ragged("squared", "steps")
+    cases = ragged("squared", "steps").chosen(np.arange(9))
     net = network("squared")
-    packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=4, curvature_batches=4)
+    packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=3, curvature_batches=3)
     whole = rnn.Arrays(net, cases, batch=CASES, valid=None, buckets=1)
     assert (len(packed), len(whole)) == (1, 1)
     one, other = packed.feed(0, 0), whole.feed(0, 0)
@@ -366,6 +366,28 @@ def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
     v = np.random.default_rng(0).standard_normal(w.shape)
     np.testing.assert_allclose(one.curvature(w)(v), other.curvature(w)(v), rtol=1e-9, atol=1e-12)
+
+
+def test_steps_of_several_lengths_use_all_cases_that_fill_them() -> None:
+    """Whatever the buckets, an epoch of two steps of 2 · 5 cases has 20 of the 23 cases, each once."""
+    time, cases, net = 9, 23, rnn.Network([rnn.GRU(2)], 1, 1, loss="squared")
+    x = np.arange(time * cases, dtype=float).reshape(time, cases, 1)
+    lengths = np.random.default_rng(0).integers(1, time + 1, cases)
+    for buckets in (1, 2, 4):
+        problem = rnn.Arrays(net, x, x, 5, valid=None, lengths=lengths, buckets=buckets, gradient_batches=2)
+        assert len(problem) == 2
+        for epoch in range(2):
+            steps = [problem.feed(epoch, step).gradient_batches for step in range(2)]
+            first = [
+                x
+                for step in steps
+                for batch in step
+                for x, w in zip(batch[0][0, :, 0], batch[2][0], strict=True)
+                if w
+            ]
+            assert len(first) == len(set(first)) == 20
+            if buckets > 1:
+                assert all(len(step) >= 2 for step in steps)
 
 
 def test_lengths_that_are_all_of_the_steps_change_no_bit() -> None:

@@ -215,6 +215,11 @@ def test_cells_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
         assert re.search(r"\): [\d,]+ parameters(, [\d,]+ fixed weights)?$", first)
 
 
+def test_check_shows_the_equations_that_were_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", 'Equations(4, "h\' = sin(x W_xh)")']) == 0
+    assert capsys.readouterr().out.startswith("h' = sin(x W_xh)\n")
+
+
 def test_parameters_in_the_list(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By hand: (65 + 128) · 128 + 128, four times for the LSTM."""
     assert main(["cells", "Elman", "LSTM", "EchoState(128)", "../cells/random.py:Layer"]) == 0
