@@ -54,8 +54,14 @@ def rows(output: str, section: str, row: str, *names: str) -> list[Row]:
             continue
         if not header and set(names) <= set(cells):
             header = cells
-        elif header and len(cells) == len(header) and f"{' '.join(cells)} ".startswith(f"{row} " if row else ""):
-            found.append(dict(zip(reversed(header), reversed(cells), strict=True)))  # the first of equal names
+        elif (
+            header
+            and len(cells) == len(header)
+            and f"{' '.join(cells)} ".startswith(f"{row} " if row else "")
+        ):
+            found.append(
+                dict(zip(reversed(header), reversed(cells), strict=True))
+            )  # the first of equal names
     if not found:
         raise ValueError(f"no table has the row {row!r} and the columns {', '.join(map(repr, names))}")
     return found
