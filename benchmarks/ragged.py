@@ -115,7 +115,9 @@ def in_turns(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, f
 
 def of_a_batch(options: argparse.Namespace) -> None:
     print(f"{options.batch} cases of 1 ... {options.time} steps, {options.units} units, milliseconds")
-    print(f"{'':<14} {'padded':>8} {'ragged':>8} {'ratio':>6} {'torch padded':>13} {'torch packed':>13}")
+    print(
+        f"{'network':<14} {'padded':>8} {'ragged':>8} {'ratio':>6} {'torch padded':>13} {'torch packed':>13}"
+    )
     lengths = SPREADS["evenly"](np.random.default_rng(1), options.batch, options.time)
     lengths[0] = options.time
     x, t = data(options.time, options.batch, lengths)

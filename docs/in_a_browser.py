@@ -31,8 +31,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PAGE = DOCS / "in_a_browser"
 FOLDER = ROOT / "build" / "in_a_browser" / "browser"
-#: Packages of this project, and what they import that Pyodide's distributions lack or that is plain Python.
 OURS = ("graphnet", "graphnet_rnn", "viz")
+#: Plain Python that these import.
 PURE = ("graphviz", "tqdm", "threadpoolctl")
 #: Pyodide itself; not all versions have all of these.
 RUNTIME = (
@@ -40,19 +40,10 @@ RUNTIME = (
     "pyodide-lock.json", "package.json",
 )  # fmt: skip
 FOR_CELLS = ("numpy", "pydoc-data")
-FOR_LESSONS = (
-    "matplotlib",
-    "safetensors",
-    "ipython",
-    "jedi",
-    "micropip",
-    "sqlite3",
-    "ssl",
-    "tqdm",
-    "threadpoolctl",
-)
+FOR_LESSONS = ("matplotlib", "safetensors", "tqdm", "threadpoolctl")
+FOR_KERNEL = ("ipython", "jedi", "micropip", "sqlite3", "ssl")
 KERNEL = "@jupyterlite/pyodide-kernel-extension"
-FIRST_CELL = """%pip install -q numpy pydoc-data matplotlib safetensors tqdm threadpoolctl graphviz
+FIRST_CELL = f"""%pip install -q {" ".join((*FOR_CELLS, *FOR_LESSONS))} graphviz
 %pip install -q --no-deps graphnet-rnn
 from pathlib import Path
 from viz.drawing.in_browser import load_graphviz
@@ -186,7 +177,7 @@ def main() -> int:
     )
     parser.add_argument("--without-lessons", action="store_true", help="write only Draw your cell")
     wanted = parser.parse_args()
-    packages = FOR_CELLS if wanted.without_lessons else (*FOR_CELLS, *FOR_LESSONS)
+    packages = FOR_CELLS if wanted.without_lessons else (*FOR_CELLS, *FOR_LESSONS, *FOR_KERNEL)
     write_cells(wanted.to, wanted.pyodide, wanted.graphviz, packages)
     if not wanted.without_lessons:
         write_lessons(wanted.to, wanted.graphviz)

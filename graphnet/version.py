@@ -1,3 +1,3 @@
 """The one place that holds the version."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

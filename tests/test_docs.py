@@ -419,3 +419,10 @@ def test_code_blocks_of_a_design_page_print_their_output(
     for i, (block, shown) in enumerate(blocks):
         run_block(f"{page} {i}", block, names)
         assert capsys.readouterr().out == shown
+
+
+def test_the_paper_cites_what_its_bibliography_has() -> None:
+    folder = ROOT / "paper"
+    cited = set(re.findall(r"@(\w+)", (folder / "paper.md").read_text(encoding="utf-8")))
+    listed = re.findall(r"^@\w+\{(\w+),", (folder / "paper.bib").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(cited) == sorted(listed)

@@ -27,7 +27,7 @@ from exercises import check
 #   reference for correct results.
 # - `backend="numba"` is the default. It compiles the whole graph to machine code: fused loops, its own matrix
 #   products, all cores, and no Python between the first input and the last output. A browser cannot run this compiler,
-#   so there NumPy computes instead: all times below are then about equal, and the function cannot be saved.
+#   so there NumPy computes instead: all times below are then about equal, and functions can be saved as C only.
 #
 # (On an NVIDIA GPU, use `backend="cuda"`: see [the guide](../docs/on_a_gpu.md).)
 #
@@ -192,6 +192,15 @@ with tempfile.TemporaryDirectory() as folder:
         print(np.array_equal(stored(*arrays)[1], function(*arrays)[1]))
 
 # %% [markdown]
+# A path that ends in `.c` gets C source instead. A C compiler can build it without Python:
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    function.save(Path(folder) / "gradient.c")
+    for path in sorted(Path(folder).iterdir()):
+        print(path.name, f"{len(path.read_text().splitlines()):,} lines")
+
+# %% [markdown]
 # ## Common errors
 #
 # NumPy arrays are float64 by default. graphnet does not convert them to float32 silently:
@@ -220,7 +229,7 @@ class Softsign(gn.Op):
 z = gn.input((3,), name="z")
 try:
     with tempfile.TemporaryDirectory() as folder:
-        gn.compile([Softsign()(z)]).save(Path(folder) / "softsign.gn")
+        gn.compile([Softsign()(z)]).save(Path(folder) / "softsign.c")
 except gn.BackendError as error:
     print(error)
 
@@ -270,8 +279,8 @@ check(
 
 # %% [markdown]
 # ### Exercise 3
-# Compile a function with one input of three float32 numbers that computes softsign *and can be saved*. Replace the
-# dots with the function. (You can write an op with a kernel, but you do not need a new op.)
+# Compile a function with one input of three float32 numbers that computes softsign *and can be saved as C*. Replace
+# the dots with the function. (You do not need a new op.)
 
 # %%
 answer_3 = ...
@@ -283,8 +292,8 @@ composed = gn.compile([z / (1 + abs(z))], inputs=[z])
 def can_be_saved(candidate):
     place = np.array([-1.0, 0.0, 3.0], "float32")
     with tempfile.TemporaryDirectory() as folder:
-        candidate.save(Path(folder) / "function")
-        (result,) = gn.load_function(Path(folder) / "function")(place)
+        candidate.save(Path(folder) / "function.c")
+    (result,) = candidate(place)
     return np.allclose(result, [-0.5, 0.0, 0.75])
 
 
@@ -295,10 +304,10 @@ check(
     wrong=[
         gn.compile([Softsign()(z)]),
         gn.compile([gn.tanh(z)]),
-        gn.compile([z / (1 + abs(z))], backend="numpy"),
+        gn.compile([z / (1 + z * z)]),
     ],
     right=can_be_saved,
-    hint="All ops of z / (1 + abs(z)) have kernels. Functions of the numpy back end cannot be saved.",
+    hint="All ops of z / (1 + abs(z)) can be written in C.",
 )
 
 # %% [markdown]

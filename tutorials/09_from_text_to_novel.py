@@ -10,6 +10,7 @@
 
 # %%
 import re
+import sys
 import tempfile
 from pathlib import Path
 from pydoc_data.topics import topics  # the manual that comes with Python
@@ -87,8 +88,8 @@ for name, value in baselines.items():
 #
 # ## Train the model
 #
-# The network is an LSTM of 128 units. It reads a symbol as a one-hot vector. A softmax over all symbols gives the
-# probabilities of the next one.
+# The network is an LSTM of 128 units (64 in a browser, where training takes some minutes). It reads a symbol as a
+# one-hot vector. A softmax over all symbols gives the probabilities of the next one.
 #
 # - `CarriedText` cuts the training text into parallel lanes (the batch), and reads 50 characters of each lane per
 #   training step. It carries the state from one step to the next. So the state can contain information from far back,
@@ -105,7 +106,8 @@ class Line(rnn.training.Listener):
         )
 
 
-net = rnn.Network([rnn.LSTM(128)], inputs=count, outputs=count, seed=0)
+units = 64 if sys.platform == "emscripten" else 128
+net = rnn.Network([rnn.LSTM(units)], inputs=count, outputs=count, seed=0)
 net.vocabulary = vocabulary  # saved in the model file
 print(net)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import claims
-from benchmarks.claims import CLAIMS, Claim, cell, verdict
+from benchmarks.claims import CLAIMS, Claim, cell, ratios, verdict
 from tests.tables import case
 
 NETWORKS = """
@@ -21,6 +21,13 @@ LSTM, 64 units, batch 32, 50 steps, 64 symbols: Gauss-Newton product Gv (0.328 G
   torch nn            599   80.96
   torch loop          300   40.00
 """
+GPU = """
+| network | task | floor | graphnet | cuDNN | jax |
+|---|---|---:|---:|---:|---:|
+| LSTM, 256 units | gradient | 0.21 | 2 | 5 | 7 |
+| LSTM, 256 units | product | 0.3 | 4 |  | 9.96 |
+| LSTM, 1000 units | gradient | 3 | 6,860 | 10,290 | 16 |
+"""
 CELLS = """
 | cell | gradient, ms | gradient, MiB | in √T | time × |
 |---|---|---|---|---|
@@ -33,15 +40,17 @@ def test_numbers_are_read_from_tables() -> None:
         (NETWORKS, "LSTM, 64.*: loss", "torch nn", "× ours", 3.04),
         (NETWORKS, "LSTM, 64.*: loss", "torch nn", "best × ours", 2.70),
         (NETWORKS, "LSTM, 64.*: Gauss", "torch nn", "× ours", 80.96),
+        (GPU, "network", "LSTM, 256 units gradient", "graphnet", 2),
         (CELLS, "cell", "LSTM", "in √T", 10.1),
         (CELLS, "cell", "LSTM", "time ×", 1.15),
     ):
         with case((section, row, column)):
             assert cell(output, section, row, column) == expected
+    assert ratios(GPU, "network", "", "cuDNN", "graphnet") == [2.5, 1.5]
     for section, row, column, told in (
         ("GRU", "ours", "× ours", "no line has 'GRU'"),
         ("LSTM", "jax", "× ours", "the row 'jax'"),
-        ("LSTM", "ours", "none", "the column 'none'"),
+        ("LSTM", "ours", "none", "the columns 'none'"),
         ("LSTM, 64.*: loss", "torch loop", "× ours", "the row 'torch loop'"),
     ):
         with case((section, row, column)), pytest.raises(ValueError, match=told):

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 import graphnet as gn
+from graphnet.backends import load_backend
 
 ROOT = Path(gn.__file__).parents[1]
 #: Seconds that only what hangs takes.
 HANG = 300
-BACKENDS = ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)]
+BACKENDS = ["numpy", "numba"]
+if not load_backend("cuda").missing():
+    BACKENDS.append(pytest.param("cuda", marks=pytest.mark.cuda))
 everywhere = pytest.mark.parametrize("backend", BACKENDS)
 
 
