@@ -170,8 +170,8 @@ def table(rows: list[Row]) -> list[str]:
 PAGE = """# Architectures
 
 Find a cell or a model with its equation, source, number of parameters and diagram. To use a cell, put it into a
-network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`. To write your own, see
-[declaring cells](declaring_cells.md).
+network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`. See also
+[writing your own RNN cell](declaring_cells.md).
 
 ## Choose a cell
 
