@@ -127,7 +127,7 @@ REPORTED: list[tuple[str, list[rnn.Cell], int, bool, str, str]] = [
     ("Suarez: LSTM", [rnn.LSTM(1000)], 50, True, "4.3 M", ""),
     ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "the source truncates instead of rounding"),
     ("Suarez: 2-layer LSTM (1125)", embedded(rnn.LSTM(1125), rnn.LSTM(1125)), 50, True, "15.6 M",
-     "unexplained: the text has 1125 units, but a figure has 1150 (16.06 M); 1133 units would give 15.6 M"),
+     "unexplained: the text has 1125 units, a figure has 1150 (16.06 M); 1133 units would give 15.6 M"),
     ("Suarez: HyperLSTM", [rnn.HyperLSTM(1000, 128, 4)], 50, True, "4.9 M", ""),
     ("Suarez: LN LSTM", [rnn.LayerNormLSTM(1000)], 50, True, "4.3 M", ""),
     ("Suarez: LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 4, layer_norm=True)], 50, True, "4.9 M", ""),
@@ -169,39 +169,60 @@ def table(rows: list[Row]) -> list[str]:
 
 PAGE = """# Architectures
 
-Find a cell or a model with its equation, its source, its number of parameters and its diagram. To use a cell, put it
-into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
+Find a cell or a model with its equation, source, number of parameters and diagram. To use a cell, put it into a
+network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`. See also
+[writing your own RNN cell](declaring_cells.md).
 
-In the equations:
+## Choose a cell
 
-- x is the input and h the hidden state before the step; a prime marks the value after the step. h^l belongs to layer l.
-- σ is the logistic function, and LN is layer normalization. [h, n] is the concatenation of h and n. Vectors are
-  multiplied element by element.
-- σ(x, h) is short for σ(x W\\_x + h W\\_h + b); tanh(x, h) and σ(x, h, c) are defined in the same way. Each σ and tanh
-  has weights of its own.
-- RHN and HyperRHN: [l = 0] is 1 in the first highway layer (l = 0) and 0 in the others. h, t = tanh, σ(...) means
-  h = tanh(...) and t = σ(...).
-- Dense and the graph networks of Ollivier: φ and s(·) are activation functions; τ and ρ are weights.
-- Hyper: S(a) is a matrix of factors computed from the state a of the controller.
+| purpose | cells |
+|---|---|
+| standard recurrent layers | `Elman`, `LSTM`, `GRU`, `GRUResetAfter` (as `torch.nn.GRU`) |
+| a layer without memory | `Dense` |
+| variants of the LSTM | `LSTMPeephole`, `LSTMProjected`, `LSTM1997`, `LSTMKrause`, `LSTMSutskever` |
+| recurrent weights that depend on the input | `TensorRNN`, `MRNN`, `StackedMRNN`, `MultiplicativeLSTM` |
+| several layers in each time step | `RHN`, `HyperRHN` |
+| weights scaled by a second network | `Hyper`, `HyperLSTM`, `HyperRHN` |
+| layer normalization | `LayerNormLSTM`, `Normalized` |
+| sparse random connections | `GraphRNN`, `GNN`, `GLNN`, `GraphLSTM` |
+| leaky units; delayed inputs and states | `LeakyRNN`; `NARX` |
+| fixed random weights | `EchoState` |
+| states of a probabilistic model | `HMMFilter`, `RTRBM` |
+| a wrapper around another cell | `Residual`, `Normalized`, `Bidirectional`, `Attention`, `Hyper` |
+| a cell from the text of its equations | `Equations` |
 
-`viz.draw(cell, style="compact")` draws the diagrams. `Hyper`, `Residual`, `Normalized` and `Bidirectional` are drawn
-with smaller inner cells.
+You can stack all cells, and wrap them in `Residual`, `Normalized` or `Bidirectional`. The inner cell of `Attention`
+must be causal. The main cell of `Hyper` must compute its products with `affine` or `product`.
 
-Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
-reference in `tests/`: a NumPy loop from the equations of the source, an explicit sum over all states, or PyTorch.
-`python docs/architectures.py` generates this page from the docstrings of the classes.
+`rnn.Network` has options for skip connections, dropout (`variational=True`: one mask for all time steps), learned
+initial states and shared layers (`share={{1: 0}}`).
+
+## Read the equations
+
+| notation | meaning |
+|---|---|
+| x, h | input; hidden state before the step |
+| h' | the value after the step |
+| h^l | the value of layer l |
+| σ, LN | logistic function; layer normalization |
+| a b | product of vectors, element by element |
+| [h, n] | concatenation |
+| σ(x, h) | σ(x W\\_x + h W\\_h + b), with weights of its own; likewise tanh(x, h) and σ(x, h, c) |
+| h, t = tanh, σ(...) | h = tanh(...) and t = σ(...) (RHN, HyperRHN) |
+| [l = 0] | 1 in the first highway layer, 0 in the others (RHN, HyperRHN) |
+| φ, s(·) | activation functions (Dense; graph networks) |
+| τ, ρ | weights (graph networks) |
+| S(a) | matrix of factors, computed from the state a of the controller (Hyper) |
 
 ## Cells (`rnn.cells.ALL`)
 
-*Parameters* is the number of parameters of a network with one layer of {units} units and the output layer, for a
-vocabulary of {symbols} symbols. Exceptions: StackedMRNN has 3 × {units} units, HyperRHN has 16 hyper units.
+*Parameters* counts one layer of {units} units and the output layer, for {symbols} symbols. Exceptions: StackedMRNN has
+3 × {units} units, HyperRHN has 16 hyper units.
+
+To draw a diagram yourself, call `viz.draw(cell, style="compact")`. The diagrams of `Hyper`, `Residual`, `Normalized`
+and `Bidirectional` show smaller inner cells.
 
 {cells}
-
-You can stack any of these cells with `rnn.Network([...])`. Options are skip connections, dropout between layers and on
-states, one dropout mask for all time steps (`variational=True`), learned initial states, and shared layers
-(`share={{1: 0}}`). You can also wrap them in `Residual`, `Normalized` or `Bidirectional`. The main cell of `Hyper` must
-compute its products with `affine` or `product`.
 
 ## Networks and models
 
@@ -210,6 +231,13 @@ compute its products with `affine` or `product`.
 ## Numbers of parameters, compared with the sources
 
 {reported}
+
+## How the architectures are tested
+
+Tests compare every architecture with an independent reference: a NumPy loop from the equations of the source, an
+explicit sum over all states, or PyTorch. Every cell also passes `rnn.testing.check_cell`.
+
+`python docs/architectures.py` generates this page from the docstrings of the classes.
 """
 
 
