@@ -33,6 +33,16 @@ PICTURES = FOLDER / "architectures"
 GRAPHS = PICTURES / "graphs.json"
 UNITS, SYMBOLS = 128, 65
 
+#: The modules of graphnet_rnn.cells in each family of cells, in the order of the page; others are in OTHER.
+FAMILIES = {
+    "LSTM and GRU": ("lstm", "gru"),
+    "Simple, leaky and delayed": ("elman", "feedforward", "reservoir"),
+    "Multiplicative, highway and hypernetworks": ("multiplicative", "highway", "hyper"),
+    "Sparse random graphs": ("sparse",),
+    "Wrappers and layer normalization": ("combine", "attention"),
+}
+OTHER = "Other cells"
+
 #: Smaller cells for the pictures of cells that would be too large for a slide.
 SMALLER: dict[str, rnn.Cell] = {
     "Hyper": rnn.Hyper(rnn.Elman(64), rnn.Elman(16)),
@@ -71,14 +81,14 @@ def first_lines(documented: Any) -> str:
 
 
 def cell_rows() -> list[Row]:
-    """Every cell of rnn.cells.ALL, in a network that reads and predicts 65 symbols."""
+    """Every cell of rnn.cells.ALL, with default arguments, in a network that reads and predicts 65 symbols."""
     rows = []
     for name, cell in rnn.cells.ALL.items():
-        made = cell().resized(UNITS) if name != "HyperRHN" else rnn.HyperRHN(UNITS, 16)
-        network = rnn.Network([made], SYMBOLS, SYMBOLS)
+        network = rnn.Network([cell()], SYMBOLS, SYMBOLS)
         fixed = sum(node.size for node in network.fixed.values())
         text = f"{network.theta.size:,}" + (f" (+ {fixed:,} fixed)" if fixed else "")
-        rows.append(Row(name, repr(cell()), cell, text, SMALLER.get(name, cell)))
+        call = re.sub(r'equations=".*"', 'equations="..."', repr(cell()))
+        rows.append(Row(name, call, cell, text, SMALLER.get(name, cell)))
     return rows
 
 
@@ -118,24 +128,24 @@ def embedded(cell: rnn.Cell, *more: rnn.Cell) -> list[rnn.Cell]:
 
 #: Published numbers: name, layers, symbols, output bias, number reported, and why ours may differ.
 REPORTED: list[tuple[str, list[rnn.Cell], int, bool, str, str]] = [
-    ("Krause: RNN", [rnn.Elman(400)], 70, False, "216,400", "70 symbols and no output bias throughout table 4.5"),
+    ("Krause: RNN", [rnn.Elman(400)], 70, False, "216,400", "70 symbols and no output bias in table 4.5"),
     ("Krause: mRNN", [rnn.MRNN(280)], 70, False, "215,880", ""),
     ("Krause: LSTM", [rnn.LSTMKrause(195)], 70, False, "220,350", "195 units: 4 n² + 5 · 70 n"),
     ("Krause: stacked mRNN", [rnn.StackedMRNN((150, 130, 110))], 70, False, "219,090", ""),
     ("Krause: mLSTM", [rnn.MultiplicativeLSTM(170)], 70, False, "215,900", "170 units: 5 n² + 6 · 70 n"),
     ("Sutskever: MRNN", [rnn.MRNN(1500)], 86, True, "4.9 M", ""),
     ("Suarez: LSTM", [rnn.LSTM(1000)], 50, True, "4.3 M", ""),
-    ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "the source truncates instead of rounding"),
+    ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "the source truncates"),
     ("Suarez: 2-layer LSTM (1125)", embedded(rnn.LSTM(1125), rnn.LSTM(1125)), 50, True, "15.6 M",
-     "unexplained: the text has 1125 units, a figure has 1150 (16.06 M); 1133 units would give 15.6 M"),
+     "1125 units in the text, 1150 in a figure (16.06 M); 1133 would give 15.6 M"),
     ("Suarez: HyperLSTM", [rnn.HyperLSTM(1000, 128, 4)], 50, True, "4.9 M", ""),
     ("Suarez: LN LSTM", [rnn.LayerNormLSTM(1000)], 50, True, "4.3 M", ""),
     ("Suarez: LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 4, layer_norm=True)], 50, True, "4.9 M", ""),
     ("Suarez: 2-layer LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 16, layer_norm=True)] * 2, 50, True, "14.4 M",
-     "with embeddings of size 16; the source gives no size (size 4 gives 14.1 M)"),
-    ("Suarez: RHN", embedded(rnn.RHN(1000)), 50, True, "14.0 M", "14.0 M counts only the recurrent matrices"),
+     "here with embeddings of size 16; the source gives no size (size 4: 14.1 M)"),
+    ("Suarez: RHN", embedded(rnn.RHN(1000)), 50, True, "14.0 M", "the source counts only recurrent matrices"),
     ("Suarez: HyperRHN", embedded(rnn.HyperRHN(1000, 128)), 50, True, "15.5 M",
-     "the text of the source has about 15.2 M, as here"),
+     "about 15.2 M in the text of the source"),
 ]  # fmt: skip
 
 
@@ -167,6 +177,15 @@ def table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def cell_tables() -> str:
+    """A table for each family of cells."""
+    families: dict[str, list[Row]] = {family: [] for family in [*FAMILIES, OTHER]}
+    for row in cell_rows():
+        module = row.documented.__module__.rpartition(".")[2]
+        families[next((each for each, modules in FAMILIES.items() if module in modules), OTHER)].append(row)
+    return "\n\n".join("\n".join([f"### {family}", "", *table(rows)]) for family, rows in families.items())
+
+
 PAGE = """# Architectures
 
 Find a cell or a model with its equation, source, number of parameters and diagram. To use a cell, put it into a
@@ -174,6 +193,8 @@ network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`. See also
 [writing your own RNN cell](declaring_cells.md).
 
 ## Choose a cell
+
+If you are unsure, start with `LSTM` or `GRU`.
 
 | purpose | cells |
 |---|---|
@@ -187,12 +208,13 @@ network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`. See also
 | sparse random connections | `GraphRNN`, `GNN`, `GLNN`, `GraphLSTM` |
 | leaky units; delayed inputs and states | `LeakyRNN`; `NARX` |
 | fixed random weights | `EchoState` |
-| states of a probabilistic model | `HMMFilter`, `RTRBM` |
+| states of a probabilistic model | `HMMFilter`, `RTRBM` (whole models: `rnn.HMM`, `rnn.energy.RTRBM`) |
 | a wrapper around another cell | `Residual`, `Normalized`, `Bidirectional`, `Attention`, `Hyper` |
 | a cell from the text of its equations | `Equations` |
 
 You can stack all cells, and wrap them in `Residual`, `Normalized` or `Bidirectional`. The inner cell of `Attention`
-must be causal. The main cell of `Hyper` must compute its products with `affine` or `product`.
+must be causal (no output depends on later inputs). The main cell of `Hyper` must compute its products with `affine` or
+`product`.
 
 `rnn.Network` has options for skip connections, dropout (`variational=True`: one mask for all time steps), learned
 initial states and shared layers (`share={{1: 0}}`).
@@ -202,25 +224,30 @@ initial states and shared layers (`share={{1: 0}}`).
 | notation | meaning |
 |---|---|
 | x, h | input; hidden state before the step |
-| h' | the value after the step |
-| h^l | the value of layer l |
+| h', h^l | the value after the step; the value of layer l |
 | σ, LN | logistic function; layer normalization |
-| a b | product of vectors, element by element |
+| x W | product of a row vector and a matrix (capital letter) |
+| a b, A ∘ B | elementwise products |
 | [h, n] | concatenation |
-| σ(x, h) | σ(x W\\_x + h W\\_h + b), with weights of its own; likewise tanh(x, h) and σ(x, h, c) |
-| h, t = tanh, σ(...) | h = tanh(...) and t = σ(...) (RHN, HyperRHN) |
+| W\\_x· | one matrix for each target: W\\_xi, W\\_xf, W\\_xo |
+| σ(x, h) | σ(x W\\_x + h W\\_h + b), with weights of its own; likewise tanh(x, h), σ(x, h, c) |
+| α | the argument `leak` (LeakyRNN, EchoState) |
+| h, t = tanh, σ(...) | h = tanh(...) and t = σ(...), each with its own U, W (RHN, HyperRHN) |
 | [l = 0] | 1 in the first highway layer, 0 in the others (RHN, HyperRHN) |
-| φ, s(·) | activation functions (Dense; graph networks) |
-| τ, ρ | weights (graph networks) |
+| U, W\\_l, M\\_l | weight matrices (RHN, HyperRHN) |
 | S(a) | matrix of factors, computed from the state a of the controller (Hyper) |
+| d\\_hk, d\\_xk, b\\_k | vectors for the gate k, computed from a (HyperLSTM) |
+| φ, s(·) | activation functions (Dense; graph networks) |
+| τ\\_ij, τ\\_0j, ρ\\_j | edge from unit i to j; bias; input weight. Index x: one for each symbol x (graph networks) |
+| m\\_s, l\\_s, e | vector and log weight of memory place s; score (Attention) |
 
 ## Cells (`rnn.cells.ALL`)
 
-*Parameters* counts one layer of {units} units and the output layer, for {symbols} symbols. Exceptions: StackedMRNN has
-3 × {units} units, HyperRHN has 16 hyper units.
+The first column shows the default arguments. *Parameters* counts this cell and the output layer, for {symbols}
+symbols.
 
 To draw a diagram yourself, call `viz.draw(cell, style="compact")`. The diagrams of `Hyper`, `Residual`, `Normalized`
-and `Bidirectional` show smaller inner cells.
+and `Bidirectional` show simpler inner cells.
 
 {cells}
 
@@ -229,6 +256,8 @@ and `Bidirectional` show smaller inner cells.
 {others}
 
 ## Numbers of parameters, compared with the sources
+
+For readers of the [papers](what_the_sources_report.md):
 
 {reported}
 
@@ -244,9 +273,8 @@ explicit sum over all states, or PyTorch. Every cell also passes `rnn.testing.ch
 def page() -> str:
     """The page as Markdown."""
     return PAGE.format(
-        units=UNITS,
         symbols=SYMBOLS,
-        cells="\n".join(table(cell_rows())),
+        cells=cell_tables(),
         others="\n".join(table(other_rows())),
         reported="\n".join(reported_table()),
     )

@@ -35,8 +35,8 @@ class Attention(Cell):
     weight of each place (0, or very low for a place that is not used). rnn.attention_memory computes both from the
     outputs of another network. With zero initial states all places hold zeros.
     u.course("attention") is a at all time steps; viz.attention_map draws it.
-    Source: Bahdanau, Cho & Bengio 2015, A.1.2 and A.2.2 ("additive"); Luong, Pham & Manning 2015, eq. 8, "general", and
-    Vaswani et al. 2017, eq. 1, for the scale ("dot").
+    Source: Bahdanau et al. 2015, A.1.2 and A.2.2 ("additive"); Luong et al. 2015, eq. 8 ("dot"), scaled as in Vaswani
+    et al. 2017, eq. 1.
 
     >>> cell = rnn.Attention(rnn.GRU(4), memory=3, places=5)
     >>> net = rnn.Network([cell], inputs=2, outputs=2)

@@ -16,7 +16,7 @@ class GRU(Cell):
     units: width of h, 128 by default. initial: initializers by weight name, see Cell.
 
     The reset gate acts on the state, before the product.
-    Source: Cho et al. 2014; Lynge 2016, eqs 3.74-3.77 (with biases).
+    Source: Cho et al. 2014; Lynge 2016, eqs 3.74-3.77, here with biases.
 
     >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
     >>> list(net.layers[0].weights)
@@ -33,7 +33,7 @@ class GRU(Cell):
 
 
 class GRUResetAfter(Cell):
-    """r, z = σ(x, h);  n = tanh(x W_xn + b_xn + r (h W_hn + b_hn));  h' = (1 - z) n + z h
+    """r, z = σ(x, h);  n = tanh(x W_xn + b_xn + r (h W_hn + b_hn));  h' = (1 - z) n + z h  (z keeps h, unlike in GRU)
 
     units: width of h, 128 by default. initial: initializers by weight name, see Cell.
 

@@ -60,7 +60,8 @@ class HyperRHN(Cell):
 
     A small highway network (state a) scales the columns of all weights of a large one (state s), at each depth:
     (x U) z is x with U's columns scaled by z. M_l is called W_az0, W_az1, ...; the small net's weights end in _a.
-    Source: Suarez 2017, eqs 6-7 (1000 and 128 units, 7 deep, 0.35 of t dropped in both).
+    The source has 1000 units, 128 hyper units, depth 7 and a dropout rate of 0.35 for both t.
+    Source: Suarez 2017, eqs 6-7.
 
     >>> net = rnn.Network([rnn.HyperRHN(4, hyper_units=2, depth=1)], inputs=3, outputs=3)
     >>> net.state_names()

@@ -119,8 +119,8 @@ class HyperLSTM(Cell):
     initial: initializers by weight name, see Cell.
 
     d_hk = z_hk D_hk, z_hk = a W_azhk + b_zhk, and likewise for x and b: the scales are linear in a narrow embedding z.
-    They start at 0.1.
-    Source: Ha, Dai & Le 2016, eqs 10-13, with a of this step as in Suarez 2017.
+    They start at 0.1. The gates read a of the same time step, as in Suarez 2017.
+    Source: Ha, Dai & Le 2016, eqs 10-13.
 
     >>> net = rnn.Network([rnn.HyperLSTM(4, hyper_units=2)], inputs=3, outputs=3)
     >>> net.state_names()
