@@ -33,7 +33,7 @@ class GRU(Cell):
 
 
 class GRUResetAfter(Cell):
-    """r, z = σ(x, h);  n = tanh(x W_xn + b_xn + r (h W_hn + b_hn));  h' = (1 - z) n + z h  (z keeps h, unlike in GRU)
+    """r, z = σ(x, h);  n = tanh(x W_xn + b_xn + r (h W_hn + b_hn));  h' = (1 - z) n + z h
 
     units: width of h, 128 by default. initial: initializers by weight name, see Cell.
 
