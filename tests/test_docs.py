@@ -34,8 +34,8 @@ def blocks_of(page: Path) -> list[str]:
 
 
 WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
-#: Those whose blocks are run one after another by one test. Some have tests of their own, below, and the gallery has
-#: scripts with their pictures (tests/viz/test_gallery.py).
+#: Those whose blocks are run by tests of their own, below; the gallery has scripts with their pictures
+#: (tests/viz/test_gallery.py).
 OTHERWISE = ("gallery", "arrays_and_tables", "forecasting", "second_order", "curvature")
 GUIDES = ["README", *(name for name in WITH_CODE if name not in OTHERWISE)]
 
