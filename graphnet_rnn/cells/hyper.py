@@ -112,7 +112,7 @@ class Hyper(Cell):
 
 @dataclass(eq=False, repr=False)
 class HyperLSTM(Cell):
-    """a = LSTM([x, h]);  i, f, o, g: y_k = d_hk (h W_hk) + d_xk (x W_xk) + b_k(a);  then as in LSTM
+    """a = LSTM([x, h]);  i, f, o, g: y_k = d_hk(a) (h W_hk) + d_xk(a) (x W_xk) + b_k(a);  then as in LSTM
 
     units: width of h and c, 128 by default. hyper_units: width of the controller's states h_a and c_a, 16 by default.
     embedding: width of z, 4 by default. layer_norm: True normalizes each y_k, the c' that h' reads, and the controller.

@@ -54,7 +54,7 @@ class LSTM(Cell):
 
 @dataclass(eq=False, repr=False)
 class LSTMProjected(LSTM):
-    """m, c' = LSTM(x, h, c);  m = o tanh(c');  h' = m W_mh  (h has fewer units than m)
+    """i, f, o, c' as in LSTM;  m = o tanh(c');  h' = m W_mh  (h has fewer units than m)
 
     units: width of c and m, 128 by default. projection: width of h, 32 by default. initial: initializers by weight
     name, see Cell.
@@ -79,7 +79,7 @@ class LSTMProjected(LSTM):
 
 
 class LSTMPeephole(Cell):
-    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c')  (c enters elementwise)
+    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c')  (c has one weight per unit)
 
     units: width of h and c, 128 by default. initial: initializers by weight name, see Cell.
 

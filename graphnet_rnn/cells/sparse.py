@@ -249,7 +249,7 @@ class GLNN(_Integrators):
 
 
 class GraphLSTM(_OverGraph):
-    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c')  (h enters by its edges)
+    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c')  (h has one weight per edge)
 
     units: width of h and c, 128 by default. edges: number of edges that each unit sends, 10 by default. graph_seed:
     seed of the random graph. initial: initializers by weight name, see Cell; by default all weights ~ U(-0.1, 0.1).
