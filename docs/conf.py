@@ -97,6 +97,7 @@ guides_that_run = [
     "early_stopping_and_callbacks",
     "second_order",
     "natural_gradient",
+    "curvature",
     "adding_an_op",
     "debugging_nans",
     "speed_and_memory",

@@ -34,9 +34,9 @@ def blocks_of(page: Path) -> list[str]:
 
 
 WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
-#: Those whose blocks are run one after another by one test. Two have tests of their own, below, and the gallery has
-#: scripts with their pictures (tests/viz/test_gallery.py).
-OTHERWISE = ("gallery", "arrays_and_tables", "forecasting", "second_order")
+#: Those whose blocks are run by tests of their own, below; the gallery has scripts with their pictures
+#: (tests/viz/test_gallery.py).
+OTHERWISE = ("gallery", "arrays_and_tables", "forecasting", "second_order", "curvature")
 GUIDES = ["README", *(name for name in WITH_CODE if name not in OTHERWISE)]
 
 
@@ -92,6 +92,9 @@ TOLD = {
     "long_sequences": (r"memory-20", r"\b0\.\d% wrong", r"[5-9]\d\.\d% wrong before", r"bits per symbol"),
     "music": (r"independent keys: [6-8]\.\d\d nats a frame, at least 1\.79", r"NADE: [23]\.\d\d nats"),
     "balls": (r"squared error per pixel 0\.00\d\d; previous frame 0\.01\d\d",),
+    "natural_gradient": (
+        r"layer0\.b_h\n8 units of layer0\.W_hg, layer0\.b_g\n3 units of output\.W_ho, output\.b_o\n",
+    ),
     "control": (r"Plan\(1 movements of 40 steps: mean cost \d.*1 settled", r", iLQR \d"),
     "exporting": (r"LSTM\(units=24\)", r"\(7, 3, 5\)"),
     "drawing": (r"lstm\.pdf", r"drawn by", r"more than limit=50"),
@@ -145,9 +148,10 @@ def test_programs_of_the_guides_fit_the_annotations(tmp_path: Path) -> None:
 
 #: Search terms, by the page that answers them.
 TERMS = {
-    "arrays_and_tables": "CSV, pandas, dates, categorical, one-hot, standardize, embedding, batch",
+    "arrays_and_tables": "one-hot, standardize, embedding, batch",
     "coming_from_pytorch_and_keras": "DataLoader, batch_first, nn.LSTM, state_dict, zero_grad, fit",
     "composing": "encoder, decoder, shared weights, multi-task",
+    "curvature": "eigenvalues, trace, spectral density, Fisher, per-example gradients, LinearOperator",
     "data_parallel_training": "MPI, distributed, data-parallel",
     "debugging_nans": "NaN, infinity",
     "declaring_cells": "dropout, layer normalization, custom RNN cell, peephole",
@@ -163,9 +167,10 @@ TERMS = {
     "on_a_gpu": "CUDA, GPU",
     "reading_a_run": "training curve, perplexity, accuracy",
     "schedules": "learning rate, warm-up, cosine, weight decay, weight averaging, freeze, parameter groups",
-    "second_order": "Hessian-free, Gauss-Newton, conjugate gradient, L-BFGS, eigenvalues, per-example gradients",
+    "second_order": "Hessian-free, Gauss-Newton, conjugate gradient, L-BFGS, structural damping",
     "sequence_to_sequence": "seq2seq, encoder, decoder, teacher forcing, attention, beam search",
     "speed_and_memory": "profile, gradient checkpointing, out of memory, cache",
+    "tables": "CSV, pandas, dates, categorical, one-hot, standardize",
     "threads": "reproducib, number of threads",
     "training": "gradient clipping, truncated backpropagation, language model, initialization, minibatch",
     "variable_length_sequences": "padding, mask, missing values, class weights, sequence lengths, CTC, classification",
@@ -230,8 +235,7 @@ def test_pages_are_what_their_programs_write(
 
 
 def test_training_on_arrays_runs_as_it_stands() -> None:
-    trained, in_units, code, reservoir = blocks_of(DOCS / "arrays_and_tables.md")
-    exec(reservoir, {})
+    trained, in_units, code = blocks_of(DOCS / "arrays_and_tables.md")
     names: dict[str, Any] = {}
     exec(trained, names)
     assert np.mean((names["outputs"] - names["t"]) ** 2) < 0.03  # of 0.07
@@ -255,28 +259,37 @@ def test_forecasts_run_as_they_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert names["error"] < 0.2
 
 
-def test_training_with_curvature_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    page = blocks_of(DOCS / "second_order.md")
-    minimum, more, hessian_free, hmm, chain, objective, network, spectrum, fisher = page
+def test_second_order_training_runs_as_it_stands() -> None:
+    hessian_free, minimum, more, hmm, chain, objective = blocks_of(DOCS / "second_order.md")
     names: dict[str, Any] = {}
 
     def after(block: str) -> SimpleNamespace:
         exec(block, names)
         return SimpleNamespace(**names)
 
+    n = after(hessian_free)
+    assert n.result.loss < 0.3 * n.result.reports[0].before
     n = after(minimum)
     assert np.allclose(n.result.theta, 1, atol=1e-6)
     assert n.result.reason == "tolerance"
     assert after(more).more.loss <= n.result.loss
-    n = after(hessian_free)
-    assert n.result.loss < 0.3 * n.result.reports[0].before
     symbols = np.arange(40)[:, None] * np.arange(1, 9) % 5
     assert after(hmm).hmm.bits(symbols) < 2.0 < np.log2(5)
     n = after(chain)
     assert n.model.log_likelihood(n.patterns) > -8 * 6 * np.log(2) / 4
     n = after(objective)
     assert n.objective.loss(n.objective.start()) < 0.0
+
+
+def test_curvature_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    network, spectrum, fisher = blocks_of(DOCS / "curvature.md")
+    names: dict[str, Any] = {}
+
+    def after(block: str) -> SimpleNamespace:
+        exec(block, names)
+        return SimpleNamespace(**names)
+
     n = after(network)
     assert n.net.theta.shape == n.hessian.shape[:1]
     n = after(spectrum)

@@ -447,4 +447,4 @@ check(
 # %% [markdown]
 # Sources: Martens 2010 (Hessian-free optimization of networks); Schraudolph 2002 (the product Gv); Hestenes & Stiefel
 # 1952 (conjugate gradient); Martens & Sutskever 2011, Sutskever 2013, ch. 4 and Krause 2015, ch. 3 (recurrent
-# networks, structural damping). Continue with [Hessian-free optimization and curvature](../docs/second_order.md).
+# networks, structural damping). Continue with [Hessian-free optimization and L-BFGS](../docs/second_order.md).

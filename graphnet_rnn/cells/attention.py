@@ -24,7 +24,7 @@ SCORES = ("additive", "dot")
 
 
 class Attention(Cell):
-    """a_s = softmax_s(e(h_{t-1}, m_s) + l_s), c = Σ_s a_s m_s;  h_t = inner([x_t, c], h_{t-1});  y_t = [h_t, c]
+    """α_s = softmax_s(e(h_{t-1}, m_s) + l_s), c = Σ_s α_s m_s;  h_t = inner([x_t, c], h_{t-1});  y_t = [h_t, c]
 
     inner: causal cell whose first state is h, or the number of units of an LSTM; 128 by default. memory: width of m_s,
     128 by default. places: number of places s, 10 by default.
@@ -34,9 +34,9 @@ class Attention(Cell):
     The memory is held in two states that no step changes: `memory`, all places one after another, and `l`, the log
     weight of each place (0, or very low for a place that is not used). rnn.attention_memory computes both from the
     outputs of another network. With zero initial states all places hold zeros.
-    u.course("attention") is a at all time steps; viz.attention_map draws it.
-    Source: Bahdanau, Cho & Bengio 2015, A.1.2 and A.2.2 ("additive"); Luong, Pham & Manning 2015, eq. 8, "general", and
-    Vaswani et al. 2017, eq. 1, for the scale ("dot").
+    u.course("attention") is α at all time steps; viz.attention_map draws it.
+    Source: Bahdanau et al. 2015, A.1.2 and A.2.2 ("additive"); Luong et al. 2015, eq. 8 ("dot"), scaled as in Vaswani
+    et al. 2017, eq. 1.
 
     >>> cell = rnn.Attention(rnn.GRU(4), memory=3, places=5)
     >>> net = rnn.Network([cell], inputs=2, outputs=2)

@@ -15,11 +15,12 @@ __all__ = ["RTRBM", "HMMFilter"]
 
 
 class RTRBM(Cell):
-    """r' = σ(x W_xr + r W_rr + b_r): the expected hidden units of an RBM whose biases depend on r
+    """r' = σ(x W_xr + r W_rr + b_r)  (expected hidden units of an RBM)
 
     units: width of r, 128 by default. initial: initializers by weight name, see Cell.
 
-    `rnn.energy.RTRBM` is the generative model, trained by contrastive divergence through time.
+    The biases of the RBM depend on r. `rnn.energy.RTRBM` is the generative model, trained by contrastive divergence
+    through time.
     Source: Sutskever 2013, 3.7-3.8.
 
     >>> net = rnn.Network([rnn.RTRBM(4)], inputs=3, outputs=3, loss="sigmoid")
@@ -34,14 +35,14 @@ class RTRBM(Cell):
 
 
 class HMMFilter(Cell):
-    """l' = log(softmax(l + x (log B)ᵀ) A);  y = softmax(l'):  P(state at t + 1 | x_1 ... x_t)
+    """l' = log(softmax(l + x (log B)ᵀ) A);  y = softmax(l') = P(state at t + 1 | x_1 ... x_t)
 
     units: number of hidden states, 128 by default. initial: initializers by weight name, see Cell.
 
     A = softmax(W_A) has the transition probabilities and B = softmax(W_B) the emission probabilities, one row for each
     state; x is a symbol. The belief l is stored as logarithms, so zero initial states mean a uniform belief. `rnn.HMM`
-    is the model trained by expectation-maximization.
-    Source: Ollivier 2013, 1.2.2: with a linear activation a gated network is a hidden Markov model.
+    is the model trained by expectation-maximization. `GNN` with a linear activation includes hidden Markov models.
+    Source: Ollivier 2013, 1.2.2.
 
     >>> net = rnn.Network([rnn.HMMFilter(4)], inputs=3, outputs=3)
     >>> [name for name in net.parameters if name.startswith("layer0")]

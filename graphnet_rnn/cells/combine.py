@@ -94,7 +94,7 @@ class _Wrapper(Cell):
 
 
 class Residual(_Wrapper):
-    """y_t = x_t + inner(x)_t: a shortcut around a cell, x_t W_xy + inner(x)_t where the widths differ
+    """y_t = x_t + inner(x)_t, or x_t W_xy + inner(x)_t if the widths differ
 
     inner: any cell, or the number of units of an LSTM; 128 by default.
     Source: He et al. 2016, eqs 1-2; for recurrent layers, Wu et al. 2016, eq. 6.
@@ -109,9 +109,11 @@ class Residual(_Wrapper):
 
 
 class Normalized(_Wrapper):
-    """y_t = LN(inner(x)_t) = g (a - μ) / √(σ² + 1e-5) + s, a the inner cell's output, μ and σ over its units
+    """y_t = LN(inner(x)_t)
 
     inner: any cell, or the number of units of an LSTM; 128 by default.
+
+    LN(a) = g (a - μ) / √(σ² + 1e-5) + s, with the mean μ and the variance σ² of the units of a; g and s are learned.
     Source: Ba, Kiros & Hinton 2016, eq. 4.
 
     >>> net = rnn.Network([rnn.Normalized(rnn.GRU(4))], inputs=3, outputs=3)
@@ -124,7 +126,7 @@ class Normalized(_Wrapper):
 
 
 class Bidirectional(Cell):
-    """y_t = [forward(x_1 ... x_t), backward(x_T ... x_t)]: two cells, one of which reads from the end
+    """y_t = [forward(x_1 ... x_t), backward(x_T ... x_t)]  (two cells; the second starts at the end)
 
     forward: any cell, or the number of units of an LSTM; 128 by default. backward: likewise; by default a copy of
     `forward` with its own weights.
@@ -191,7 +193,7 @@ def _joined(ahead: Node, back: Node) -> Node:
 
 
 class LayerNormLSTM(Cell):
-    """i, f, o, g: LN(x W_x) + LN(h W_h) + b, all four at once;  c' = f c + i g;  h' = o tanh(LN(c'))
+    """i, f, o, g: LN(x W_x) + LN(h W_h) + b  (each LN over all four);  then c' = f c + i g;  h' = o tanh(LN(c'))
 
     units: width of h and c, 128 by default. initial: initializers by weight name, see Cell.
 

@@ -62,11 +62,11 @@ class Dense(Cell):
 def autoencoder_layers(
     sizes: tuple[int, ...], activation: str = "sigmoid", initial: Mapping[str, Initializer] | None = None
 ) -> list[Dense]:
-    """Layers of x → code → x without the output layer, for sizes (pixels, hidden ..., code); the code is linear.
+    """All layers of x → code → x except the last, which rnn.Network adds; the code is linear.
 
     sizes: widths of the input, the hidden layers and the code. activation: of the hidden layers, "sigmoid" by default.
     initial: initializers by weight name.
-    The output layer is that of the network:
+    With the output layer:
     rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), inputs=784, outputs=784, loss="sigmoid").
     Source: Hinton & Salakhutdinov 2006; Sutskever 2013, 7.3.
     """

@@ -16,7 +16,7 @@ class GRU(Cell):
     units: width of h, 128 by default. initial: initializers by weight name, see Cell.
 
     The reset gate acts on the state, before the product.
-    Source: Cho et al. 2014; Lynge 2016, eqs 3.74-3.77 (with biases).
+    Source: Cho et al. 2014; Lynge 2016, eqs 3.74-3.77, here with biases.
 
     >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
     >>> list(net.layers[0].weights)

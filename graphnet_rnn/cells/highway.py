@@ -18,7 +18,8 @@ __all__ = ["RHN", "HyperRHN"]
 
 @dataclass(eq=False, repr=False)
 class RHN(Cell):
-    """l = 0 ... L-1:  h, t = tanh, σ([l = 0] x U + s W_l);  s ← (1 - t) s + dropout(t) h
+    """for l = 0 ... L-1:  h = tanh(x W_xh + s W_sh^l);  t = σ(x W_xt + s W_st^l);  s ← (1 - t) s + dropout(t) h
+    (x only for l = 0)
 
     units: width of s, 128 by default. depth: L, highway layers in each time step, 7 by default. t_dropout: share of t
     that is zeroed in training, 0 by default (0.35 in the source). initial: initializers by weight name, see Cell.
@@ -52,15 +53,18 @@ class RHN(Cell):
 
 @dataclass(eq=False, repr=False)
 class HyperRHN(Cell):
-    """for l < L:  a ← RHN_l(x, a);  z = a M_l;  h, t = tanh, σ(([l = 0] x U + s W_l) z);  s ← (1 - t) s + t h
+    """for l = 0 ... L-1:  a ← layer l of a small RHN with state a;  z = a W_az^l;  h = tanh((x W_xh + s W_sh^l) z);
+    t = σ((x W_xt + s W_st^l) z);  s ← (1 - t) s + dropout(t) h  (x only for l = 0)
 
     units: width of s, 128 by default. hyper_units: width of a, 16 by default. depth: L, highway layers in each time
     step, 7 by default. t_dropout: share of both t that is zeroed in training, 0 by default. initial: initializers by
     weight name, see Cell.
 
     A small highway network (state a) scales the columns of all weights of a large one (state s), at each depth:
-    (x U) z is x with U's columns scaled by z. M_l is called W_az0, W_az1, ...; the small net's weights end in _a.
-    Source: Suarez 2017, eqs 6-7 (1000 and 128 units, 7 deep, 0.35 of t dropped in both).
+    (x W_xh) z is x with the columns of W_xh scaled by z. W_az^l is called W_az0, W_az1, ...; the weights of the small
+    net end in _a.
+    The source has 1000 units, 128 hyper units, depth 7 and a dropout rate of 0.35 for both t.
+    Source: Suarez 2017, eqs 6-7.
 
     >>> net = rnn.Network([rnn.HyperRHN(4, hyper_units=2, depth=1)], inputs=3, outputs=3)
     >>> net.state_names()

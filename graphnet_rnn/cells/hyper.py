@@ -112,15 +112,15 @@ class Hyper(Cell):
 
 @dataclass(eq=False, repr=False)
 class HyperLSTM(Cell):
-    """a = LSTM([x, h]);  i, f, o, g: y_k = d_hk (h W_hk) + d_xk (x W_xk) + b_k(a);  then as in LSTM
+    """a = LSTM([x, h]);  i, f, o, g: y_k = d_hk(a) (h W_hk) + d_xk(a) (x W_xk) + b_k(a);  then as in LSTM
 
     units: width of h and c, 128 by default. hyper_units: width of the controller's states h_a and c_a, 16 by default.
     embedding: width of z, 4 by default. layer_norm: True normalizes each y_k, the c' that h' reads, and the controller.
     initial: initializers by weight name, see Cell.
 
     d_hk = z_hk D_hk, z_hk = a W_azhk + b_zhk, and likewise for x and b: the scales are linear in a narrow embedding z.
-    They start at 0.1.
-    Source: Ha, Dai & Le 2016, eqs 10-13, with a of this step as in Suarez 2017.
+    They start at 0.1. The gates read a of the same time step, as in Suarez 2017.
+    Source: Ha, Dai & Le 2016, eqs 10-13.
 
     >>> net = rnn.Network([rnn.HyperLSTM(4, hyper_units=2)], inputs=3, outputs=3)
     >>> net.state_names()

@@ -54,15 +54,14 @@ class LSTM(Cell):
 
 @dataclass(eq=False, repr=False)
 class LSTMProjected(LSTM):
-    """m, c' = LSTM(x, h, c);  h' = m W_mh with m = o tanh(c'); h has fewer units than m
+    """i, f, o, c' as in LSTM;  m = o tanh(c');  h' = m W_mh  (h has fewer units than m)
 
     units: width of c and m, 128 by default. projection: width of h, 32 by default. initial: initializers by weight
     name, see Cell.
 
     Gates and the layers above read the projection, so a large memory has few recurrent weights: 4 · units · projection
-    instead of 4 · units².
-    Source: Sak, Senior & Beaufays 2014, eqs 8-14, without peepholes or non-recurrent projections;
-    torch.nn.LSTM(proj_size=).
+    instead of 4 · units². Peepholes and non-recurrent projections of the source are left out.
+    Source: Sak, Senior & Beaufays 2014, eqs 8-14; torch.nn.LSTM(proj_size=).
 
     >>> net = rnn.Network([rnn.LSTMProjected(4, projection=2)], inputs=3, outputs=2)
     >>> net.state_names()
@@ -80,10 +79,12 @@ class LSTMProjected(LSTM):
 
 
 class LSTMPeephole(Cell):
-    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c'), peepholes diagonal
+    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c')  (c has one weight per unit)
 
     units: width of h and c, 128 by default. initial: initializers by weight name, see Cell.
-    Source: Graves 2013, eqs 7-11. (Lynge 2016, eq. 3.72 writes the old c in o; Graves reads the new one.)
+
+    The output gate o reads the new c, as in Graves 2013; in Lynge 2016, eq. 3.72, it reads the old c.
+    Source: Graves 2013, eqs 7-11.
 
     >>> net = rnn.Network([rnn.LSTMPeephole(4)], inputs=3, outputs=2)
     >>> [name for name in net.layers[0].weights if name.startswith("w")]
@@ -101,7 +102,7 @@ class LSTMPeephole(Cell):
 
 
 class LSTM1997(Cell):
-    """g = x W_xg + h W_hg;  i, o = σ(x, h);  s' = s + i g;  h' = tanh(s' o): no forget gate, no biases
+    """g = x W_xg + h W_hg;  i, o = σ(x, h);  s' = s + i g;  h' = tanh(s' o)  (no forget gate, no biases)
 
     units: width of h and s, 128 by default. initial: initializers by weight name, see Cell.
 
@@ -125,10 +126,12 @@ class LSTM1997(Cell):
 
 
 class LSTMKrause(Cell):
-    """g = x W_xg + h W_hg (linear);  i, f, o = σ(x, h);  s' = i g + f s;  h' = tanh(s' o), no biases
+    """g = x W_xg + h W_hg (linear);  i, f, o = σ(x, h);  s' = i g + f s;  h' = tanh(s' o)  (no biases)
 
     units: width of h and s, 128 by default. initial: initializers by weight name, see Cell.
-    Source: Krause 2015, 2.2, algorithm 2; weights ~ N(0, 0.1²), 4.3.
+
+    By default, all weights ~ N(0, 0.1²), as in section 4.3 of the source.
+    Source: Krause 2015, 2.2, algorithm 2.
 
     >>> net = rnn.Network([rnn.LSTMKrause(4)], inputs=3, outputs=2)
     >>> net.layers[0].weights["W_xg"].shape
@@ -154,8 +157,8 @@ class LSTMSutskever(Cell):
     see Cell.
 
     A plain hidden layer h and a memory m in parallel; the rest of the net reads n (m̃ in the source). The only bias is
-    that of the forget gate, 5.
-    Source: Sutskever 2013, eqs 2.37-2.44; sparse weights ~ N(0, 0.1²), 4.5.
+    that of the forget gate, 5. By default, weights are sparse and ~ N(0, 0.1²), as in section 4.5 of the source.
+    Source: Sutskever 2013, eqs 2.37-2.44.
 
     >>> net = rnn.Network([rnn.LSTMSutskever(4)], inputs=3, outputs=2)
     >>> net.layers[0].output_width, net.parameters["output.W_ho"].shape

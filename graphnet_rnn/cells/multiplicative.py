@@ -18,7 +18,7 @@ __all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
 
 
 class TensorRNN(Cell):
-    """h' = tanh(x W_xh + h W^(x) + b_h),  W^(x) = Σ_k x_k W_hh[k]: one recurrent matrix for each symbol
+    """h' = tanh(x W_xh + h W^(x) + b_h),  W^(x) = Σ_k x_k W_hh[k]  (one recurrent matrix for each symbol)
 
     units: width of h, 128 by default. initial: initializers by weight name, see Cell.
 
@@ -45,7 +45,9 @@ class MRNN(Cell):
 
     units: width of h, 128 by default. factors: width of m; `units` by default. initial: initializers by weight name,
     see Cell.
-    Source: Sutskever 2013, eqs 5.4-5.6; Krause 2015, eq. 2.20; weights ~ N(0, 0.05²), Krause 4.2.
+
+    By default, all weights ~ N(0, 0.05²), as in Krause 2015, 4.2.
+    Source: Sutskever 2013, eqs 5.4-5.6; Krause 2015, eq. 2.20.
 
     >>> net = rnn.Network([rnn.MRNN(4, factors=5)], inputs=3, outputs=3)
     >>> net.layers[0].weights["W_hm"].shape
@@ -65,12 +67,13 @@ class MRNN(Cell):
 
 
 class StackedMRNN(Cell):
-    """m^l = (x W_xm^l) (h^l W_hm^l);  h^l' = tanh(x W_xh^l + m^l W_mh^l + h^{l-1}' W_gh^l + b_h^l);  y = [h^l']
+    """m^l = (x W_xm^l) (h^l W_hm^l);  h^l' = tanh(x W_xh^l + m^l W_mh^l + h^{l-1}' W_gh^l + b_h^l);  y = [h^1', ...]
 
     units: width of each layer, (64, 56, 48) by default. initial: initializers by weight name, see Cell.
 
     Every layer reads x, the layer below (called g in W_gh) and itself. The output reads all layers.
-    Source: Krause 2015, eqs 4.4-4.6; weights ~ N(0, 0.05²).
+    By default, all weights ~ N(0, 0.05²).
+    Source: Krause 2015, eqs 4.4-4.6.
 
     >>> net = rnn.Network([rnn.StackedMRNN((4, 2))], inputs=3, outputs=3)
     >>> net.state_names(), net.layers[0].output_width
@@ -99,13 +102,13 @@ class StackedMRNN(Cell):
 
 
 class MultiplicativeLSTM(Cell):
-    """m = (x W_xm) (h W_hm);  i, f, o = σ(x, m);  g = x W_xg + m W_mg;  s' = i g + f s;  h' = tanh(s' o)
+    """m = (x W_xm) (h W_hm);  i, f, o = σ(x, m);  g = x W_xg + m W_mg;  s' = i g + f s;  h' = tanh(s' o)  (no biases)
 
     units: width of m, h and s, 128 by default. initial: initializers by weight name, see Cell.
 
     W_hm starts orthogonal, and all other weights ~ N(0, 0.1²). The source draws W_hm from N(0, 0.1²) as well, with
     which nets of 512 units do not learn; initial={"W_hm": rnn.initializers.normal(0.1)} does the same.
-    Source: Krause 2015, eqs 4.7-4.10, algorithm 7; no biases.
+    Source: Krause 2015, eqs 4.7-4.10, algorithm 7.
 
     >>> net = rnn.Network([rnn.MultiplicativeLSTM(4)], inputs=3, outputs=3)
     >>> list(net.layers[0].weights)

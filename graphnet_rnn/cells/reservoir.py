@@ -45,7 +45,7 @@ class LeakyRNN(Cell):
 
 @dataclass(eq=False, repr=False)
 class EchoState(Cell):
-    """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h), with fixed random W_xh, W_hh and b_h
+    """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h), with fixed random weights
 
     units: width of h, 256 by default. radius: spectral radius to which W_hh is scaled, 0.95 by default. density: share
     of the entries of W_hh that are not 0, 0.1 by default. leak: α, 0 by default, which means no leak (many papers call

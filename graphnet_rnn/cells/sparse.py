@@ -189,7 +189,7 @@ class GraphRNN(_Integrators):
 
 
 class GNN(_Integrators):
-    """V_j = τ_0jx + Σ_i τ_ijx a_i;  a'_j = s(V_j): gated, as all weights depend on the symbol x
+    """V_j = τ_0jx + Σ_i τ_ijx a_i;  a'_j = s(V_j)  (all weights depend on the symbol x)
 
     units, edges, graph_seed, frequencies, initial: as in GraphRNN. activation: s, "tanh" (default), "sigmoid" or
     "linear"; with "linear" hidden Markov models are a special case.
@@ -209,7 +209,7 @@ class GNN(_Integrators):
 
 
 class GLNN(_Integrators):
-    """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = s(V_j): gated and leaky
+    """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = s(V_j)  (as GNN, but V accumulates)
 
     units, edges, graph_seed, initial: as in GraphRNN. activation: s, "tanh" (default), "sigmoid" or "linear".
     frequencies: ν̃ of eq. 32, of the symbols in the data; equal by default.
@@ -218,7 +218,7 @@ class GLNN(_Integrators):
     about j steps. With the others unit j is the same integrator; a linear one has τ_jj = -1/(j + 1).
     With initial_state="learned" the network starts at V⁰ = s⁻¹(β / α). For eq. 30 use
     rnn.Network(..., initial={"W_ho": zeros(), "b_o": array(np.log(ν))}), with functions of rnn.initializers.
-    Source: Ollivier 2013, eqs 13, 30-33; other activations as in its appendix A.
+    Source: Ollivier 2013, eqs 13, 30-33, appendix A.
 
     >>> net = rnn.Network([rnn.GLNN(5, edges=2)], inputs=3, outputs=3, initial_state="learned")
     >>> net.state_names()
@@ -249,13 +249,14 @@ class GLNN(_Integrators):
 
 
 class GraphLSTM(_OverGraph):
-    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c'), where h enters by its edges
+    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c')  (h has one weight per edge)
 
     units: width of h and c, 128 by default. edges: number of edges that each unit sends, 10 by default. graph_seed:
     seed of the random graph. initial: initializers by weight name, see Cell; by default all weights ~ U(-0.1, 0.1).
 
-    Each gate reads x W_x· + b_· + Σ_i τ·_ij h_i over the edges i → j. Peepholes are diagonal.
-    Source: Ollivier 2013, 4 (with each unit of an RNN replaced by an LSTM cell); Graves 2013, eqs 7-11.
+    Each gate reads x W_x· + b_· + Σ_i τ·_ij h_i over the edges i → j. Peepholes are diagonal. In the source, each
+    unit of an RNN is replaced by an LSTM cell.
+    Source: Ollivier 2013, 4; Graves 2013, eqs 7-11.
 
     >>> net = rnn.Network([rnn.GraphLSTM(5, edges=2)], inputs=3, outputs=3)
     >>> net.layers[0].weights["tau_i"].shape

@@ -64,7 +64,7 @@ class HMM(Model):
     graph. values: tables by name instead of drawn ones.
     All numbers are float64, as counts of a long text need this precision.
     Raises UsageError for invalid settings and tables, DataError for invalid symbols.
-    Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989 (names of the tables).
+    Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989.
 
     >>> hmm = rnn.HMM(states=2, symbols=3)
     >>> bits = hmm.fit([0, 1, 2, 0, 1, 2, 0, 1], iterations=3)

@@ -37,7 +37,8 @@ hide_module(__file__)
 
 
 class Network(NamedArguments, Model):
-    """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o, or one o = pool_t(h^L_t) W_ho + b_o
+    """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o;  skip=True: cell_l reads x_t, too,
+    and o_t = Σ_l h^l_t W_hlo + b_o;  pool: one o = pool_t(h^L_t) W_ho + b_o
 
     layers: cells, first to last. Each entry of the list gets its own weights, unless `share` links it to another layer.
     inputs: number of symbols (reads="symbols"), or width of the input vectors (reads="vectors").

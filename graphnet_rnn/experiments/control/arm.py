@@ -35,7 +35,7 @@ __all__ = ["Arm"]
 
 @dataclass(frozen=True)
 class Arm:
-    """M(φ) q̈ = τ + a₂ sin φ [φ̇ (2 θ̇ + φ̇), -θ̇²];  x_{t+1} = x_t + Δt [q̇_t, q̈_t]
+    """M(φ) q̈ = τ + a₂ sin φ [φ̇ (2 θ̇ + φ̇), -θ̇²];  x_{t+1} = x_t + Δt [q̇_t, q̈_t], x = [q, q̇]
 
     length1, length2: of upper arm and forearm, in m. mass1, mass2: in kg. center1, center2: distance of the center of
     mass from the joint, in m. inertia1, inertia2: about the center of mass, in kg m². dt: Δt in s, 0.01 by default.

@@ -43,7 +43,7 @@ def remembering(units: int) -> Elman:
 
 
 class Controller(Model):
-    """u_t, h_t = controller(v_t, h_{t-1}): stacked cells that all read v_t; the last gives the torques.
+    """u_t, h_t = controller(v_t, h_{t-1}): stacked cells that all read v_t; the last one outputs the torques u_t.
 
     v_t = [x_{t-delay}; x*] is (batch, 8).
     layers: cells, first to last; by default two Elman layers of 100 tanh units. output: "linear" (default) or "tanh".

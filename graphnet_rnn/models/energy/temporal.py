@@ -318,7 +318,7 @@ class _Past:
 
 
 class TRBM(TemporalRBM):
-    """P(v, h) = Π_t P(v_t, h_t | past), each an RBM with biases B_v,t and B_h,t; h_t binary and drawn.
+    """P(v, h) = Π_t P(v_t, h_t | past), each an RBM with biases B_v,t and B_h,t; h_t binary and sampled.
 
     Inference is approximate filtering. Each step is learned as a separate RBM with the inferred past as data, so no
     derivative goes back in time. delays: m, number of steps that connections reach back, 1 by default. connections: of
@@ -337,10 +337,10 @@ class TRBM(TemporalRBM):
 
 
 class RTRBM(TemporalRBM):
-    """P(v) = Π_t P(v_t | r_{t-1}),  r_t = σ(v_t W + b_h + r_{t-1} W'_1),  P(v_t, h'_t | r_{t-1}) an RBM
+    """P(v) = Π_t P(v_t | r_{t-1}),  r_t = σ(v_t W + b_h + r_{t-1} W'_1),  P(v_t, h_t | r_{t-1}) an RBM
 
     with biases b_v and b_h + r_{t-1} W'_1; r_0 is the parameter h_0 (the paper of 2008 has a bias b_init in place of
-    b_h + r_0 W'_1). r_t is real and not drawn, so inference is exact, and learning follows the gradient of log P
+    b_h + r_0 W'_1). r_t is real and not sampled, so inference is exact, and learning follows the gradient of log P
     through time, up to the error of contrastive divergence.
     delays, connections: as in TRBM, but only "HH" by default, as in the source. W starts at N(0, 0.01²): on small data
     that is a plateau, which initial={"W*": rnn.initializers.normal(0.3)} leaves sooner.
