@@ -6,8 +6,8 @@ A picture is drawn again only if its graph has changed since the last drawing (a
 if you pass its NAME. A new version of Graphviz therefore does not change the other pictures.
 
 The rows are read from the classes: the first paragraph of a docstring is the equation, and the text after "Source:" is
-the source. The program also writes the table of published numbers of parameters in what_the_sources_report.md, between
-two comments. --check writes nothing, and fails if a page or a picture is out of date.
+the source. The program also writes the table of published_numbers_of_parameters.md, between two comments. --check
+writes nothing, and fails if a page or a picture is out of date.
 """
 
 from __future__ import annotations
@@ -385,7 +385,7 @@ the goal x\\*.
 <!-- Generated from the docstrings of the classes by docs/architectures.py. Don't edit this file. -->
 """
 
-SOURCES = FOLDER / "what_the_sources_report.md"
+SOURCES = FOLDER / "published_numbers_of_parameters.md"
 #: The two comments between which the program writes in SOURCES.
 BEGIN, END = "<!-- Written by docs/architectures.py -->", "<!-- End of what docs/architectures.py writes -->"
 
@@ -404,7 +404,7 @@ def page() -> str:
 
 
 def sources() -> str:
-    """The page of published results, with its table of numbers of parameters."""
+    """The page of published numbers of parameters, with its table."""
     before, _, rest = SOURCES.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     return "\n".join([f"{before}{BEGIN}", "", *reported_table(), "", f"{END}{after}"])

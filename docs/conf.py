@@ -97,6 +97,7 @@ guides_that_run = [
     "early_stopping_and_callbacks",
     "second_order",
     "natural_gradient",
+    "natural_gradient_for_your_own_cell",
     "curvature",
     "adding_an_op",
     "debugging_nans",

@@ -92,7 +92,7 @@ TOLD = {
     "long_sequences": (r"memory-20", r"\b0\.\d% wrong", r"[5-9]\d\.\d% wrong before", r"bits per symbol"),
     "music": (r"independent keys: [6-8]\.\d\d nats a frame, at least 1\.79", r"NADE: [23]\.\d\d nats"),
     "balls": (r"squared error per pixel 0\.00\d\d; previous frame 0\.01\d\d",),
-    "natural_gradient": (
+    "natural_gradient_for_your_own_cell": (
         r"layer0\.b_h\n8 units of layer0\.W_hg, layer0\.b_g\n3 units of output\.W_ho, output\.b_o\n",
     ),
     "control": (r"Plan\(1 movements of 40 steps: mean cost \d.*1 settled", r", iLQR \d"),

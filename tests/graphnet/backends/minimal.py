@@ -1,4 +1,4 @@
-"""A minimal compiled back end, as "Add a back end" in CONTRIBUTING.md describes it; its kernels are Python code."""
+"""A minimal compiled back end, as "Add a back end" in docs/extending_the_engine.md says; kernels are Python code."""
 
 from __future__ import annotations
 
