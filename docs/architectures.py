@@ -228,7 +228,7 @@ REPORTED: list[tuple[str, list[rnn.Cell], int, bool, str, str]] = [
     ("Suarez: LSTM", [rnn.LSTM(1000)], 50, True, "4.3 M", ""),
     ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "the source rounds down"),
     ("Suarez: 2-layer LSTM (1125)", embedded(rnn.LSTM(1125), rnn.LSTM(1125)), 50, True, "15.6 M",
-     "1125 units in the text, 1150 in a figure (16.06 M); 1133 would give 15.6 M"),
+     "unexplained: 1125 units in the text, 1150 in a figure (16.06 M); 1133 would give 15.6 M"),
     ("Suarez: HyperLSTM", [rnn.HyperLSTM(1000, 128, 4)], 50, True, "4.9 M", ""),
     ("Suarez: LN LSTM", [rnn.LayerNormLSTM(1000)], 50, True, "4.3 M", ""),
     ("Suarez: LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 4, layer_norm=True)], 50, True, "4.9 M", ""),

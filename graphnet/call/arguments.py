@@ -17,9 +17,9 @@ __all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
 
 
 #: NumPy's kinds of objects, strings, times and records.
+_NO_NUMBERS = "OSUVMm"
 #: A float64 holds each integer up to this one.
 _EXACT = 2**53
-_NO_NUMBERS = "OSUVMm"
 
 #: Returns an array that a program can read in place (see Program.taken), or None.
 Taken = Callable[[Any], Any]
@@ -80,11 +80,11 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
         )
     if np.can_cast(value.dtype, node.dtype, "safe"):
         if value.dtype.itemsize == 8 and node.dtype.kind == "f" and value.dtype.kind in "iu":
-            inexact = (value > _EXACT) | (value < -_EXACT)  # NumPy regards this cast as safe
-            if inexact.any():
+            large = value[(value > _EXACT) | (value < -_EXACT)].tolist()  # NumPy regards this cast as safe
+            if rounded := [number for number in large if int(float(number)) != number]:
                 raise DtypeError(
-                    f"input {node.describe()} (made at {node.origin}) is {node.dtype}, which rounds integers above "
-                    f"2**53, such as {value[inexact][0]}; convert it: array.astype({node.dtype.name!r})."
+                    f"input {node.describe()} (made at {node.origin}) is {node.dtype}, which cannot hold {rounded[0]}; "
+                    f"pass rounded numbers: np.asarray(array, {node.dtype.name!r})."
                 )
         return value.astype(node.dtype)
     whole = value.dtype.kind in "iu" and node.dtype.kind in "iu"

@@ -229,6 +229,13 @@ class Arrays(BatchesOfCases):
             return super()._mixed(batches, generator)
         return [batches[i] for i in generator.permutation(len(batches))]
 
+    def _divided_step(self, cases: Array, generator: np.random.Generator) -> list[Array]:
+        if len(self._times) == 1:
+            return super()._divided_step(cases, generator)
+        alike = np.argsort(bucket_of(steps_of(self._train), self._times)[cases], kind="stable")
+        batches = super()._divided_step(cases[alike], generator)
+        return [batches[i] for i in generator.permutation(len(batches))]
+
     def _weight_of(self, which: Array) -> float:
         return weight_of(self._train, self.unscored, which)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -62,8 +61,12 @@ class BatchesOfCases(ObjectiveProblem):
         return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
 
     def _mixed(self, batches: list[Array], generator: np.random.Generator) -> list[Array]:
-        """Returns the batches of an epoch in the order of the steps."""
+        """Returns the batches of an epoch in the order of the steps, for steps of one batch."""
         return batches
+
+    def _divided_step(self, cases: Array, generator: np.random.Generator) -> list[Array]:
+        """Returns the cases of a step of several batches as full batches."""
+        return [cases[i : i + self.batch] for i in range(0, len(cases), self.batch)]
 
     # -- beginning -----------------------------------------------------------------------------
 
@@ -91,18 +94,16 @@ class BatchesOfCases(ObjectiveProblem):
     # -- interface to a Trainer ----------------------------------------------------------------
 
     def _taken(self, epoch: int) -> list[list[Array]]:
-        """Returns the batches of each step: about equally many, more if cases of different lengths share no batch."""
+        """Returns the batches of each step."""
         if self._order is None or self._order[0] != epoch:
             generator = np.random.default_rng([self._seed, epoch])
             order = generator.permutation(self._count)
-            steps = len(order) // self.items
-            if self.gradient_batches > 1:
-                order = order[: steps * self.items]
-            batches = self._mixed(self._packed(order), generator)
             if self.gradient_batches == 1:
-                steps = len(batches)
-            ends = [len(batches) * k // max(steps, 1) for k in range(steps + 1)]
-            self._order = epoch, [batches[a:b] for a, b in itertools.pairwise(ends)]
+                steps = [[batch] for batch in self._mixed(self._packed(order), generator)]
+            else:
+                firsts = range(0, len(order) - self.items + 1, self.items)
+                steps = [self._divided_step(order[i : i + self.items], generator) for i in firsts]
+            self._order = epoch, steps
         return self._order[1]
 
     def __len__(self) -> int:
@@ -127,8 +128,7 @@ class BatchesOfCases(ObjectiveProblem):
         objective: Any = self.objective
         objective.redraw()
         if isinstance(objective, BatchedObjective):
-            part = -(-len(arrays) * self.curvature_batches // self.gradient_batches)
-            objective.feed(arrays, curvature=arrays[:part], weights=weights)
+            objective.feed(arrays, curvature=arrays[: self.curvature_batches], weights=weights)
         else:
             objective.feed(*arrays[0])
         return objective

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks import claims
@@ -27,6 +29,7 @@ GPU = """
 | LSTM, 256 units | gradient | 0.21 | 2 | 5 | 7 |
 | LSTM, 256 units | product | 0.3 | 4 |  | 9.96 |
 | LSTM, 1000 units | gradient | 3 | 6,860 | 10,290 | 16 |
+| RHN, 256 units | gradient | 3 | 1 | - | nan |
 """
 CELLS = """
 | cell | gradient, ms | gradient, MiB | in √T | time × |
@@ -52,9 +55,11 @@ def test_numbers_are_read_from_tables() -> None:
         ("LSTM", "jax", "× ours", "the row 'jax'"),
         ("LSTM", "ours", "none", "the columns 'none'"),
         ("LSTM, 64.*: loss", "torch loop", "× ours", "the row 'torch loop'"),
+        ("network", "RHN, 256 units", "cuDNN", "'-' is not a number"),
+        ("network", "RHN, 256 units", "jax", "'nan' is not a number"),
     ):
         with case((section, row, column)), pytest.raises(ValueError, match=told):
-            cell(NETWORKS, section, row, column)
+            cell(NETWORKS + GPU, section, row, column)
 
 
 def test_every_claim_is_on_its_page() -> None:
@@ -69,19 +74,21 @@ def test_every_claim_is_on_its_page() -> None:
 def test_claims_are_judged() -> None:
     pattern = r"`torch.nn.LSTM` takes ([\d.]+) times as long \("
     faster, smaller, here = (Claim("README.md", pattern, "c", float, better, "") for better in (1, -1, 0))
-    for claim, gain, expected in (
-        (faster, 0.8, "confirmed"),
+    memory = replace(smaller, tolerance=0.05, neutral=0)
+    assert faster.claimed == 2.9
+    for claim, measured, expected in (
+        (faster, 2.45, "confirmed"),  # 1 + 0.75 · 1.9 = 2.425
         (faster, 9, "confirmed"),
-        (faster, 0.7, "NOT CONFIRMED"),
-        (smaller, 1.2, "confirmed"),
+        (faster, 2.4, "NOT CONFIRMED"),
+        (smaller, 3.3, "confirmed"),  # 1 + 1.25 · 1.9 = 3.375
         (smaller, 0, "confirmed"),
-        (smaller, -1, "confirmed"),
-        (smaller, 0.1, "confirmed"),
-        (smaller, 1.4, "NOT CONFIRMED"),
+        (smaller, 3.4, "NOT CONFIRMED"),
+        (memory, 3.04, "confirmed"),  # 1.05 · 2.9 = 3.045
+        (memory, 3.05, "NOT CONFIRMED"),
         (here, 9, "here"),
     ):
-        with case((claim.better, gain)):
-            assert verdict(claim, gain * claim.claimed) == expected
+        with case((claim.better, measured)):
+            assert verdict(claim, measured) == expected
 
 
 def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

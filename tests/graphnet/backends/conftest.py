@@ -17,9 +17,9 @@ from graphnet.backends import load_backend
 ROOT = Path(gn.__file__).parents[1]
 #: Seconds that only what hangs takes.
 HANG = 300
-BACKENDS = ["numpy", "numba"]
-if not load_backend("cuda").missing():
-    BACKENDS.append(pytest.param("cuda", marks=pytest.mark.cuda))
+_MISSING = load_backend("cuda").missing()
+_ON_CUDA = [pytest.mark.cuda, pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "")]
+BACKENDS = ["numpy", "numba", pytest.param("cuda", marks=_ON_CUDA)]
 everywhere = pytest.mark.parametrize("backend", BACKENDS)
 
 

@@ -12,6 +12,7 @@ import graphnet as gn
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.ops.linear import MatMul
+from tests.graphnet.backends.conftest import everywhere
 from tests.tables import case
 
 random = np.random.default_rng(3)
@@ -48,7 +49,7 @@ PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
+@everywhere
 def test_jacobian_holds_each_element_by_each(backend: str) -> None:
     """And a gradient for each element, whichever way it was walked: PROBLEMS have both."""
     for name, (build, shape) in PROBLEMS.items():

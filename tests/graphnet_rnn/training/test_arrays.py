@@ -368,26 +368,29 @@ def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
     np.testing.assert_allclose(one.curvature(w)(v), other.curvature(w)(v), rtol=1e-9, atol=1e-12)
 
 
-def test_steps_of_several_lengths_use_all_cases_that_fill_them() -> None:
-    """Whatever the buckets, an epoch of two steps of 2 · 5 cases has 20 of the 23 cases, each once."""
-    time, cases, net = 9, 23, rnn.Network([rnn.GRU(2)], 1, 1, loss="squared")
-    x = np.arange(time * cases, dtype=float).reshape(time, cases, 1)
+def test_steps_of_several_batches_have_the_same_cases_for_any_buckets() -> None:
+    """Two steps of two full batches of 5 cases, of 23; only these batches depend on the buckets."""
+    time, cases, net = 9, 23, rnn.Network([rnn.GRU(2)], 1, 1, loss="squared", dtype="float64")
+    x = np.arange(time * cases, dtype=float).reshape(time, cases, 1) / 100
     lengths = np.random.default_rng(0).integers(1, time + 1, cases)
+    found: dict[int, list[Any]] = {}
+    computed = {}
     for buckets in (1, 2, 4):
         problem = rnn.Arrays(net, x, x, 5, valid=None, lengths=lengths, buckets=buckets, gradient_batches=2)
-        assert len(problem) == 2
-        for epoch in range(2):
-            steps = [problem.feed(epoch, step).gradient_batches for step in range(2)]
-            first = [
-                x
-                for step in steps
-                for batch in step
-                for x, w in zip(batch[0][0, :, 0], batch[2][0], strict=True)
-                if w
-            ]
-            assert len(first) == len(set(first)) == 20
-            if buckets > 1:
-                assert all(len(step) >= 2 for step in steps)
+        steps, computed[buckets] = [], 0
+        for epoch, step in itertools.product(range(3), range(len(problem))):
+            objective = problem.feed(epoch, step)
+            batches = objective.gradient_batches
+            assert [(batch[2] > 0).any(axis=0).sum() for batch in batches] == [5, 5]
+            first = sorted(np.concatenate([batch[0][0, :, 0] for batch in batches]))
+            loss, slopes = objective.gradient(net.theta)
+            steps.append([*first, loss, *slopes])
+            computed[buckets] += sum(len(batch[0]) for batch in batches)
+        assert len(steps) == 6
+        found[buckets] = steps
+    for buckets in (2, 4):
+        np.testing.assert_allclose(found[buckets], found[1], rtol=1e-9)
+    assert computed[4] < computed[1]
 
 
 def test_lengths_that_are_all_of_the_steps_change_no_bit() -> None:
