@@ -19,7 +19,7 @@ from graphnet.call import kept
 
 
 def _gpus() -> int:
-    """How many GPUs the NVIDIA driver sees."""
+    """Number of GPUs that the NVIDIA driver finds."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

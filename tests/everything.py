@@ -78,7 +78,7 @@ def run(step: Step, folder: Path) -> Outcome:
 
 
 def counted(report: Path) -> tuple[int, int, Mapping[str, int]]:
-    """How many tests passed and failed, and the reasons for which others were skipped."""
+    """Numbers of passed and failed tests, and how often each reason for a skip occurs."""
     if not report.exists():
         return 0, 0, {}
     passed = failed = 0

@@ -90,7 +90,7 @@ def pytest_command(seed: int, arguments: Sequence[str]) -> list[str]:
 
 
 def names_tests(arguments: Sequence[str]) -> bool:
-    """Whether a file or folder of tests is among the arguments for pytest."""
+    """True if the arguments for pytest include a file or folder of tests."""
     return any((ROOT / word.split("::")[0]).exists() for word in arguments if not word.startswith("-"))
 
 

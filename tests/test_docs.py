@@ -317,7 +317,7 @@ def text_of(page: str) -> str:
 
 
 def paths_in(text: str) -> list[str]:
-    """What is written in backticks and looks like a place in the project."""
+    """Project paths in backticks."""
     return re.findall(r"`((?:graphnet|graphnet_rnn|viz|docs|tests|benchmarks)/[\w./]*)`", text)
 
 

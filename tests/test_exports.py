@@ -1,4 +1,4 @@
-"""What is public is where users look for it, and is called as prose calls it."""
+"""Public names are exported and documented, and calls in documentation fit their signatures."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def calls_in(text: str) -> Iterator[ast.Call]:
 
 
 def mistake_in(call: ast.Call) -> str:
-    """What does not fit the signature; empty if all does."""
+    """Reason why the call does not fit the signature; empty if it fits."""
     first, *path = ast.unparse(call.func).split(".")
     called: Any = PACKAGES[first]
     for name in path:

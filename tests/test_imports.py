@@ -139,7 +139,7 @@ def test_compiled_back_ends_do_not_import_each_other() -> None:
 
 
 def test_the_engine_needs_numpy_alone() -> None:
-    """What else it uses is loaded when first asked for."""
+    """Other packages are imported on first use."""
     allowed = {"graphnet", "numpy", *sys.stdlib_module_names}
     heavy = {
         (file, module)
@@ -196,7 +196,7 @@ with ThreadPoolExecutor(6) as pool:
 
 
 def fresh(code: str) -> str:
-    """What the code prints in a new process."""
+    """Output of the code in a new process."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=300).stdout
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Page(HTMLParser):
-    """What of a page matters here: ids, links, and whatever a browser fetches by itself."""
+    """Ids, links and automatically fetched URLs of an HTML page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def test_pages_fetch_no_external_files_and_hold_no_local_paths(site: Path, pages: dict[Path, Page]) -> None:
-    """What is built depends on the sources alone: no times, no places, no addresses of objects."""
+    """The build depends only on the sources: no times, local paths or addresses of objects."""
     for path, page in pages.items():
         schemes = {urlsplit(url).scheme or "//" * url.startswith("//") for url in page.fetched}
         assert schemes <= {"", "data"}, path
@@ -110,7 +110,7 @@ def test_every_page_is_in_the_sidebar(site: Path, pages: dict[Path, Page]) -> No
 
 
 def test_every_public_name_has_an_entry_with_text(pages: dict[Path, Page]) -> None:
-    """What test_exports finds in the sources of the pages has come to be an entry of the site."""
+    """All public names in the sources of the API pages have an entry on the site."""
     entries, empty = set(), []
     untold = re.compile(r'<dt class="sig[^"]*" id="([\w.]+)">(?:(?!</dt>).)*</dt>\s*<dd>\s*</dd>', re.DOTALL)
     for path, page in pages.items():

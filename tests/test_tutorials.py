@@ -140,7 +140,7 @@ def test_exercise_checks_print_the_right_message(
 
 @pytest.fixture
 def opener() -> SimpleNamespace:
-    """What tutorials/__main__.py has."""
+    """Namespace of tutorials/__main__.py."""
     pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
     return SimpleNamespace(**runpy.run_path(str(FOLDER / "__main__.py")))
 
@@ -148,7 +148,7 @@ def opener() -> SimpleNamespace:
 def test_notebooks_are_written_once(
     opener: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a learner has written into one is never lost, also when the tutorial changes."""
+    """A notebook with a learner's answers is never overwritten, even if the tutorial changes."""
     first, *_ = opener.write_notebooks(tmp_path)
     assert [path.stem for path in TUTORIALS] == sorted(path.stem for path in tmp_path.glob("*.ipynb"))
     before = first.read_bytes()

@@ -1,4 +1,4 @@
-"""Whatever is answered by yes or no takes True and False, and refuses all else by its name.
+"""Boolean arguments accept only True and False; for other values, the error names the argument.
 
 A public callable with such an argument needs a row in `CALLS`, or in `INNER` with the reason.
 """

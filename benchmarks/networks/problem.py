@@ -87,7 +87,7 @@ class Problem:
         return [*LAYOUT[self.cell], "W_o", "b_o"]
 
     def weights(self) -> Arrays:
-        """The same numbers for every contender, by merged name."""
+        """Random weights by merged name, the same for every contender."""
         return self._draw(1)
 
     def direction(self) -> Arrays:

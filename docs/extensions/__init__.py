@@ -1,4 +1,4 @@
-"""What the documentation site adds to Sphinx.
+"""Sphinx extensions of the documentation site.
 
 formulas       W_xh and h^l in text are set with indices; LaTeX becomes MathML, so that no page loads a script
 names          the public names of the packages, and where each is documented

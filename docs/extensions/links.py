@@ -71,7 +71,7 @@ def _in_api(node: nodes.Node) -> bool:
 
 
 def _is_inside_entry(node: nodes.Node, path: str) -> bool:
-    """Whether the node stands in the entry of this very name, where a link would lead nowhere."""
+    """True if the node is inside the entry of `path` itself, where a link would be useless."""
     while node is not None:
         if isinstance(node, addnodes.desc):
             signature = node.next_node(addnodes.desc_signature)

@@ -47,7 +47,7 @@ def fading(text: str) -> str:
 
 
 def checks(text: str) -> str:
-    """What each check of `rnn.testing.check_cell` found."""
+    """Results of `rnn.testing.check_cell`: pairs of check and result."""
     found: list[tuple[str, str]] = []
     rnn.testing.check_cell(rnn.Equations(4, text), lambda check, result: found.append((check, result)))
     return json.dumps(found)

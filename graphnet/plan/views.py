@@ -111,7 +111,7 @@ class View:
         return View(self.buffer, self.offset, to, (*[0] * new, *strides))
 
     def reshaped(self, to: Shape) -> View | None:
-        """The same elements in another shape; None if strides cannot express it."""
+        """View of the same elements in another shape, or None if strides cannot express it."""
         if self.is_contiguous or self.size == 0:
             return View(self.buffer, self.offset, to, contiguous_strides(to))
         # Runs of axes that are nested, as in one piece of memory; each must be covered by whole

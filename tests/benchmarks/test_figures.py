@@ -1,4 +1,4 @@
-"""What benchmarks report is of what they say: learners, peers on a GPU, what breaks others, many processes."""
+"""Benchmarks report correct figures: learners, peers on a GPU, what others cannot do, many processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a command before it has begun: Ctrl-C during its imports."""
+"""Starting a command: Ctrl-C during imports, and Python without docstrings."""
 
 from __future__ import annotations
 

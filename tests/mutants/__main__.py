@@ -89,7 +89,7 @@ class Copy:
 
 
 def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, Outcome]:
-    """What became of each, printed as it is known."""
+    """Runs the tests of each mutant, prints each outcome when it is known, and returns all outcomes."""
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
         free = [Copy(Path(folder).resolve() / str(job)) for job in range(jobs)]
 

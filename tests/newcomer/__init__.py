@@ -1,1 +1,1 @@
-"""What a newcomer does: every command that README, guides and help show, in environments made by those alone."""
+"""Tests of every command in README, guides and help, in environments made only by these commands."""

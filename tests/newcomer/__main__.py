@@ -123,7 +123,7 @@ class Checkout:
 
 
 def copy_checkout(target: Path) -> None:
-    """What git keeps or would keep of this checkout, as it is now."""
+    """Copies the files that git tracks or would add, in their present state."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
@@ -138,7 +138,7 @@ def copy_checkout(target: Path) -> None:
 
 
 def write_files(folder: Path) -> None:
-    """What a reader has: a book, another text, and cells of their own."""
+    """Writes stand-ins for a reader's files: texts, a sweep, cells, tables and arrays."""
     folder.mkdir(parents=True)
     texts = [ROOT / "README.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
     book = (("It was. " + "".join(path.read_text("utf-8") for path in texts)) * 4)[:160_000]
@@ -168,7 +168,7 @@ def write_files(folder: Path) -> None:
 
 
 def bring(words: str, source: Path, folder: Path, checkout: Checkout) -> None:
-    """What a command reads and is not there comes from the stand-ins, where it is made when first asked for."""
+    """Copies missing files that a command reads from the stand-ins, which are made on first use."""
     read = re.sub(r"--(out|save|picture|model|record|costs|write-text) \S+", "", words)
     for name, recipe in STAND_INS.items():
         wanted = re.search(rf"(?<![\w./]){re.escape(name)}(?![\w-])", read)

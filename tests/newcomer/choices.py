@@ -1,4 +1,4 @@
-"""What is run otherwise than it stands there, or not at all, and why; and what stands in for a reader's files.
+"""Commands that are changed or skipped, with reasons, and stand-ins for a reader's files.
 
 A command that no row fits is run as it stands: a new one cannot be forgotten.
 """
@@ -132,7 +132,7 @@ def choice_of(command: Command) -> Choice | None:
 
 
 def instead_of(command: Command) -> str | None:
-    """What the command becomes; None: it is not run."""
+    """Returns the command to run, or None to skip it."""
     choice = choice_of(command)
     if choice is None:
         return command.words

@@ -63,7 +63,7 @@ def _lines(block: str) -> Iterator[str]:
 
 
 def programs() -> list[str]:
-    """Whatever can be asked for --help: each a command to be run in the root, by the environment's `python`."""
+    """Commands that accept --help, to be run in the root with the environment's `python`."""
     from_main = re.compile(r"^if __name__ == \"__main__\":", re.MULTILINE)
     found = ["python run.py", "python tutorials", "python -m graphnet_rnn"]
     for path in sorted(ROOT.glob("benchmarks/**/*.py")) + sorted(ROOT.glob("docs/*.py")):

@@ -48,7 +48,7 @@ def regression() -> gn.Node:
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """How many calls of functions it takes, turns of generators included: what it costs on any machine."""
+    """Number of function calls, with resumed generators: a measure of cost that is equal on all machines."""
     count = 0
 
     def seen(frame: FrameType, event: str, argument: object) -> None:

@@ -1,4 +1,4 @@
-"""What notebooks are shown of charts, runs, readings and graphs, and files of charts."""
+"""Display of charts, runs, readings and graphs in notebooks; files of charts."""
 
 from __future__ import annotations
 

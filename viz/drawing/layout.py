@@ -1,4 +1,4 @@
-"""What Graphviz has laid out, read from its DOT text."""
+"""Layout computed by Graphviz, read from its DOT output."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ PDEATHSIG = 1
 
 
 class Process(Protocol):
-    """What a sweep needs of a process, as in subprocess.Popen."""
+    """Methods of subprocess.Popen that a sweep uses."""
 
     returncode: int | None
 

@@ -1,4 +1,4 @@
-"""What tests of compiled back ends share: the same nodes on numba and on NumPy; processes; callers at once."""
+"""Helpers for tests of compiled back ends: comparison with NumPy, processes, concurrent callers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def require_close(found, expected, rtol: float = 0.0, atol: float = 0.0) -> None
 
 
 def output_of(*arguments: str, without: tuple[str, ...] = (), **settings: str) -> str:
-    """What Python prints in a process of its own, with these settings in its environment; its errors are the test's."""
+    """Runs Python in a new process with these environment variables. Returns its output; must not fail."""
     environment = {name: value for name, value in os.environ.items() if name not in without}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT), **settings},

@@ -62,7 +62,7 @@ def races(plan: Planned, without: int = -1) -> Iterator[tuple[int, int]]:
 
 
 def _races_in(plan: Planned, step: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """What one core does of one tile runs in order, and so do the tiles of a core; all else may run in any order."""
+    """Yields pairs of jobs that race. The order is fixed only within a tile and among the tiles of a core."""
     rows = []
     unit = min((access.view.dtype.itemsize for job in plan.jobs for access in job.writes), default=1)
     for i in step:
@@ -164,7 +164,7 @@ def _of_scatter(job: ScatterJob, share: int) -> tuple[Views, Views]:
 
 
 def _of_kernel_call(job: KernelCallJob, share: int) -> tuple[Views, Views]:
-    """What a row reads of an input without rows is all of it."""
+    """Returns the reads and writes of a share. Each row reads all of an input that is not divided by rows."""
     call, all_rows = job.call, job.call.layout.rows
     start, stop = _rows(job, share, all_rows)
     reads: Views = []

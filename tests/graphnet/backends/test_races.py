@@ -111,7 +111,7 @@ def plan_of(made: Subject, parts: int):
 
 
 def rehearsed(made: Subject):
-    """What each order of the plan's parts gives."""
+    """Yields the bytes of the outputs for each order of the plan's parts."""
     orders = load_backend("numba").rehearse(made.graph, made.source, made.arrays)
     return ([output.tobytes() for output in outputs] for _, outputs in orders)
 

@@ -117,7 +117,7 @@ def products(graph: Graph) -> int:
 
 
 def test_jacobian_walks_the_smaller_side_and_shares_products() -> None:
-    """What all rows multiply by the weights is one product, not one for each."""
+    """All rows of the Jacobian share one product with the weights."""
     for rows, columns in ((2, 50), (50, 2)):
         x, W = gn.input((columns,)), gn.input((columns, rows))
         (J,) = gn.jacobian(gn.tanh(x @ W), x)

@@ -1,4 +1,4 @@
-"""The same derivatives as PyTorch's, to rounding in float64."""
+"""Derivatives equal PyTorch's, up to rounding in float64."""
 
 from __future__ import annotations
 

@@ -429,7 +429,7 @@ def test_distributions() -> None:
 
 
 def test_derivatives_see_the_same_draw() -> None:
-    """What a line search and conjugate gradients need."""
+    """A random mask has the same values in the function, its gradient and its R-operator product."""
     x = gn.input((100,), "float64")
     mask = gn.RandomSource(0).bernoulli(0.5, (100,), "float64")
     y = x * mask

@@ -1,4 +1,4 @@
-"""What an error says: the node or argument, the user's line, the shapes or values, and the remedy.
+"""Error messages: the node or argument, the user's line, the shapes or values, and the remedy.
 
 A fault is written on a line that holds `here()`, so that the place that the message must name is known.
 """

@@ -49,7 +49,7 @@ def test_running_sums_round_no_more_than_a_plain_sum_and_short_integers_do_not_w
 
 @everywhere
 def test_take_along_axis(backend: str) -> None:
-    """What is not along the axis is out of range, also where it would be in range of the whole array."""
+    """Values equal NumPy's. An index beyond the axis is an error, even if the array has more elements."""
     for shape, of_indices, axis in (
         ((5,), (7,), 0), ((3, 4), (3, 2), 1), ((3, 4), (3, 1), -1), ((3, 4), (6, 4), 0), ((3, 4), (6, 1), 0),
         ((3, 1), (2, 4), 0), ((2, 3, 4), (2, 5, 4), 1), ((1, 3, 4), (2, 5, 1), 1),

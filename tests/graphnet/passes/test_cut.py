@@ -111,7 +111,7 @@ def net_of(cell: type[rnn.Cell], length: int, batch: int, what: str) -> tuple[li
 
 @pytest.mark.parametrize("what", ["Gv", pytest.param("gradient", marks=pytest.mark.slow)])
 def test_a_long_net_needs_less_memory(what: str) -> None:
-    """What goes back through time is dropped segment by segment. Results agree with those of the whole stacks."""
+    """Arrays of the backward pass are freed segment by segment. Results equal those without `cut`."""
     outputs, inputs = net_of(rnn.LSTM, 200, 64, what)
     arrays, threads = arrays_for(inputs), 2 if what == "Gv" else 1
     short = gn.compile(outputs, inputs, threads=threads)
@@ -124,7 +124,7 @@ def test_a_long_net_needs_less_memory(what: str) -> None:
 
 
 def test_a_chunk_is_multiplied_when_it_is_first_read() -> None:
-    """What the output layer sends back to the states of a segment of time is computed when time has come to it."""
+    """The output layer's gradient for a segment is computed when the backward pass reaches the segment."""
     made = net_of(rnn.Elman, 100, 64, "gradient")
     assert "cut" not in {report.name for report in gn.compile(*made, backend="numpy").reports}
     instructions = lower(gn.compile(*made).graph).instructions

@@ -52,7 +52,7 @@ EXAMPLES: dict[str, tuple[list[Node], list[Node]]] = {
 
 
 def changed(name: str, outputs: list[Node]) -> bool:
-    """Whether the pass makes other nodes or groups."""
+    """True if the pass changes the nodes or groups."""
     (step,) = (step for step in passes.DEFAULT if step.name == name)
     before = passes.fuse(Graph(outputs)) if name == "fuse reductions" else Graph(outputs)
     after = step(before)

@@ -268,7 +268,7 @@ def test_the_softmax_family_becomes_loops_and_reductions() -> None:
 
 
 def test_a_chain_and_its_branches_are_one_group_up_to_products_and_sums_and_64_nodes() -> None:
-    """What is read elsewhere is an output of it, too."""
+    """A node of a group that is also read elsewhere is an output of the group."""
     h = gn.tanh(x * y + 1.0)
     graph = passes.fuse(Graph([gn.sin(h) * gn.cos(h)]))
     (group,) = graph.groups

@@ -26,7 +26,7 @@ def fused(function: gn.Function) -> list[Loop]:
 
 
 def both(build: Callable[[Node], Any], array: Array, **how: Any) -> gn.Function:
-    """The same numbers with the pass, without it, and from NumPy in double precision."""
+    """Compares results with the pass, without it, and in double precision by NumPy. Returns the function."""
     x = gn.input(array.shape, array.dtype)
     outputs = build(x)
     function = gn.compile(outputs, [x], **how)

@@ -30,7 +30,7 @@ def leaves(n: int, names: str) -> list[Node]:
 
 
 def step(n: int) -> Made:
-    """What an optimizer does: a norm of what is read, then all in one pass."""
+    """An optimizer step: the norm of the gradient, then updates of x and v in one loop."""
     x, v, g = leaves(n, "xvg")
     length = gn.sqrt(gn.sum(gn.cast(g, "float64") ** 2))
     new = 0.9 * v - 0.1 * g / gn.cast(1 + length, "float32")
@@ -84,7 +84,7 @@ def product(n: int) -> Made:
 
 
 def looked_up(n: int) -> Made:
-    """What may fail on the way writes nothing before its end."""
+    """An update with `take`. If an index is out of range, x must stay unchanged."""
     x, index = gn.input((7, 3), name="x"), gn.input((n % 11 + 1,), "int64", name="index")
     return [], {x: x + gn.sum(gn.take(x, index))}, [x, index]
 

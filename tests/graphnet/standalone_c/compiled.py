@@ -33,7 +33,7 @@ class Exported:
         return gn.compile(self.outputs, self.inputs)
 
     def run(self, loaded: ctypes.CDLL):
-        """What the C function returns, and its results."""
+        """Returns the C function's return value and the results."""
         results = [np.full(y.shape, 77).astype(y.dtype) for y in self.outputs]
         given = [np.array(a, x.dtype, order="C") for a, x in zip(self.arrays, self.inputs, strict=True)]
         arena = ctypes.create_string_buffer(int(self.function.memory) * 3 + (1 << 20))

@@ -1,4 +1,4 @@
-"""What cannot be had is refused before it is taken, in bytes and with a remedy; what reads files takes no devices."""
+"""Requests for too much memory are refused before allocation; devices are neither read nor replaced."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_a_terminal_gets_no_commands_of_a_text_and_a_pipe_gets_it_as_it_is(tmp_p
 
 
 def in_a_terminal(folder: Path, words: list[str]) -> str:
-    """What a program writes to a terminal as its standard output."""
+    """Runs a program with a terminal as its standard output. Returns the output."""
     ours, theirs = importlib.import_module("pty").openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1"}
     line = [sys.executable, *as_bytes(words)]

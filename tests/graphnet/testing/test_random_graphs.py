@@ -82,7 +82,7 @@ def _row(node, number) -> Node:
 
 
 def _neutral(node, number) -> Node:
-    """What simplify and fold are for."""
+    """An expression that the passes simplify and fold can shorten."""
     a = node()
     changes = [
         lambda: a * 1, lambda: gn.negative(-a), lambda: a / 1.0, lambda: a - 0, lambda: a * (gn.constant(2.0) - 1),
@@ -189,7 +189,7 @@ def test_default_passes_leave_nothing_for_a_second_round_of_merging(count: int) 
 
 
 def ops_of(graph: Graph) -> Counter[str]:
-    """How many nodes of each op."""
+    """Number of nodes of each op."""
     return Counter(node.op.name for node in graph.order)
 
 

@@ -128,7 +128,7 @@ def test_sutskever_lstm_is_sparse() -> None:
 
 
 def test_hyper_lstm_starts_with_scales_of_a_tenth() -> None:
-    """Whatever the small net says: Ha, Dai & Le 2016, A.2.2; the dynamic biases start small."""
+    """For any output of the small network (Ha, Dai & Le 2016, A.2.2). The dynamic biases start small."""
     w = weights(cells.HyperLSTM(30, hyper_units=20, embedding=4))
     a = np.random.default_rng(0).uniform(-1, 1, (5, 20))
     for k in "ifog":

@@ -56,7 +56,7 @@ def elman(w: Weights, x: Array, h: Array) -> tuple[Array]:
 
 
 def pre(w: Weights, x: Array, h: Array, k: str, source: str = "h") -> Array:
-    """What k reads, without a bias."""
+    """Pre-activation of gate k, without a bias."""
     return x @ w[f"W_x{k}"] + h @ w[f"W_{source}{k}"]
 
 
@@ -503,7 +503,7 @@ LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss, "squared": squared_l
 
 @dataclass(frozen=True)
 class Settings:
-    """What makes a network, for `run`. cells: of which the settings are read, first layer to last."""
+    """Settings of a network for `run`. cells: cells with the settings of each layer, first layer to last."""
 
     cells: tuple[Any, ...]
     inputs: int
@@ -516,7 +516,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Result:
-    """What a network computes; shapes as in Unrolled."""
+    """Results of a network; shapes as in Unrolled."""
 
     logits: Array
     hidden: list[Array]

@@ -1,4 +1,4 @@
-"""What files of others may hold: all that is read is read, and what cannot be is refused with its place."""
+"""Files from users: valid ones are read completely, invalid ones are refused with the place of the error."""
 
 from __future__ import annotations
 

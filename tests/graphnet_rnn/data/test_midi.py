@@ -1,4 +1,4 @@
-"""What MIDI files of others may hold: several tracks, keys that stay down, other clocks."""
+"""MIDI files from users: several tracks, keys that are not released, changes of tempo, SMPTE ticks."""
 
 from __future__ import annotations
 

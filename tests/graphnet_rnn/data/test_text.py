@@ -113,7 +113,7 @@ PIECES = (1, 2, 3, 7, 1 << 20)
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Whatever is cut off between two pieces: characters of several bytes, and the two of a line's end."""
+    """Reads files in pieces of this size, which divide multi-byte characters and line ends."""
     for module in ("characters", "text"):
         monkeypatch.setattr(f"graphnet_rnn.data.{module}.PIECE", size)
 

@@ -36,7 +36,7 @@ def test_printed_output_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is said of hf replaces the source's settings, what is not stays."""
+    """Given settings of an optimizer replace those of the source; the others are kept."""
     for optimizer, told in (
         (["hf(cg_steps=7, damping=1)"], ["cg_steps=7", "damping=1.0, structural=0.0333"]),
         (["hf", "--no-structural"], ["damping=0.3, structural=0.0"]),

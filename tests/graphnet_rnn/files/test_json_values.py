@@ -1,4 +1,4 @@
-"""What is written to files comes back as it was, kind by kind, or is refused with a clear word."""
+"""Values written to files are read back unchanged, or refused with a clear error."""
 
 from __future__ import annotations
 

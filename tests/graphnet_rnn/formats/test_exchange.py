@@ -440,7 +440,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> rnn.Network:
 
 
 def export(capsys: pytest.CaptureFixture[str], to: str, out: str, *arguments: str) -> str:
-    """What the command says of the file that it has written."""
+    """Runs the command `export` and returns its output."""
     assert main(["export", "model.safetensors", "--to", to, "--out", out, *arguments]) == 0
     return capsys.readouterr().out
 

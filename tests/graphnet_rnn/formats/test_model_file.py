@@ -42,7 +42,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def same(a: rnn.Network, b: rnn.Network) -> bool:
-    """Whether two networks are bit-identical."""
+    """True if two networks are bit-identical."""
     one, other = ((n.settings(), n.vocabulary, n.theta.dtype, n.theta.tobytes()) for n in (a, b))
     return one == other
 
@@ -166,7 +166,7 @@ def test_file_without_equations_is_loaded(model: Path) -> None:
 
 
 def refused(path: Path) -> bool:
-    """Whether a file is refused in one clear sentence; AssertionError where it is accepted as another net."""
+    """True if the file is refused in one sentence; False if it loads as the original network."""
     try:
         loaded = rnn.load(path)
     except ModelFileError as error:

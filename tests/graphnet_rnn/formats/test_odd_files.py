@@ -208,7 +208,7 @@ def test_too_long_descriptions_are_not_written(tmp_path: Path) -> None:
 def test_resuming_from_odd_arguments_is_a_line(
     seed: int, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the command keeps of itself in a checkpoint: each argument is one of its own, of its kind, or is refused."""
+    """Arguments stored in a checkpoint are used, or refused with an error on one line."""
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     arguments = ["--units", "3", "--epochs", "1", "--sample", "0", "--time", "5", "--batch", "4", "--out"]
     assert main(["train", "--quiet", str(tmp_path / "text"), *arguments, str(tmp_path / "run")]) == 0

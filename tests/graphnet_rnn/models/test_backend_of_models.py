@@ -1,4 +1,4 @@
-"""Whatever compiles by itself can be told by which back end and how many threads, and hands it on."""
+"""Models that compile functions accept `backend` and `threads`, and use them."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def resealed(path: Path, change: Callable[[dict[str, Array], dict[str, Any]], No
 
 
 def sentence(path: Path) -> str:
-    """What the refusal says, in one line, without memory for more than the file holds."""
+    """The one-line error for a bad file, raised without allocating much memory."""
     tracemalloc.start()
     try:
         with pytest.raises(ModelFileError) as caught:

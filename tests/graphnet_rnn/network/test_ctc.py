@@ -24,7 +24,7 @@ Labels = tuple[int, ...]
 
 
 def spell(path: Sequence[int], repeats: str, blank: int) -> Labels:
-    """What an alignment spells."""
+    """Labels of an alignment: blanks are removed; with repeats="merge", equal neighbours are first merged."""
     runs = [k for k, _ in itertools.groupby(path)] if repeats == "merge" else path
     return tuple(k for k in runs if k != blank)
 

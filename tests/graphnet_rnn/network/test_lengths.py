@@ -235,7 +235,7 @@ def test_cases_without_a_step_keep_their_states() -> None:
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_case_without_a_step_reads_nothing(pool: str) -> None:
-    """Whatever its inputs hold, NaN included: outputs, gradient and curvature of all are finite."""
+    """With NaN in the inputs of an empty sequence, the cost, gradient and curvature stay finite."""
     for cell in (rnn.LSTM(3), rnn.Bidirectional(rnn.GRU(2))):
         net = rnn.Network([cell], 2, 3, "squared", reads="vectors", pool=pool)
         u = net.unroll(4, 3, lengths=True, initial="zero")
@@ -298,7 +298,7 @@ DAMPED: dict[str, Callable[[], rnn.Cell]] = {
 
 
 def one_by_one(net: rnn.Network, of: Callable[..., Array]) -> tuple[Array, list[Array]]:
-    """What a function of an unrolled network and its arrays gives, of all cases and of each by itself."""
+    """Returns the values of `of` for the whole batch, and for each case alone."""
     x, t = arrays(net)
     alone = []
     for case, n in enumerate(LENGTHS):

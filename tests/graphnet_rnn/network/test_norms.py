@@ -56,7 +56,7 @@ def test_elman_is_a_product_of_jacobians() -> None:
 
 
 def test_both_layers_against_finite_differences() -> None:
-    """What a nudge of a state at step T - k does to the last loss, by all ways: also through the layer above."""
+    """The gradient at step T - k has all paths to the last loss, also those through the layer above."""
     net = network(rnn.Elman(N), rnn.Elman(3))
     w = {name: node.value for name, node in net.parameters.items()}
     inputs, targets = text()

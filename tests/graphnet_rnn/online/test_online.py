@@ -52,7 +52,7 @@ def backpropagated(net: Any, x: Array, t: Array, initial: str, states: Any = (),
 
 
 def online(learner: Learner, x: Array, t: Array, unscored: int = 0) -> tuple[float, Array]:
-    """The same, summed up step by step."""
+    """Loss and gradient, summed over the steps of online learning."""
     loss, gradient = 0.0, np.zeros_like(learner.network.theta)
     for k in range(len(x)):
         found, g = learner.step(x[k], t[k] if k >= unscored else None)

@@ -198,7 +198,7 @@ def test_errors_name_the_value_that_is_not_finite() -> None:
 
 
 class Broken(Plain):
-    """What it gives is changed."""
+    """An objective whose loss and gradient are changed by `broken`."""
 
     broken = staticmethod(lambda loss, g: (loss, g))
 

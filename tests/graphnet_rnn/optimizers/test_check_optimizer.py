@@ -1,4 +1,4 @@
-"""What must hold of any optimizer: of all that we have, of one of five lines, and of none that has a fault."""
+"""`check_optimizer` accepts all our optimizers and a user's in five lines, and finds the faults of others."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def test_objective_against_dense_matrices() -> None:
 
 
 def test_objective_is_a_function_of_w_alone() -> None:
-    """What was evaluated before does not matter; a curvature product stays at its point."""
+    """Earlier evaluations do not change results; a curvature product stays at its point."""
     network, u, arrays = small_network()
     objective = objective_of(network, u, also=u.final)
     objective.feed(*arrays)

@@ -144,7 +144,7 @@ def test_a_share_is_halved_as_long_as_it_is_worse_than_none() -> None:
 
 
 def test_failures_are_counted_over_the_whole_step() -> None:
-    """Whatever succeeded between them: each second direction only harms."""
+    """Successes do not reset the count; here each second direction raises the loss."""
     objective = Quadratic(lambda c: float(np.abs(c[1:8:2]).sum() - c[::2].sum() - c[9:].sum()))
     report = first_step(objective, GreedyHessianFree(tolerance=0, cg_steps=12, failures=2))
     assert (report.cg_reason, report.cg_steps, report.chosen) == ("failures", 6, 5)

@@ -239,7 +239,7 @@ def test_tolerance_is_of_the_gradients_length() -> None:
 
 
 def test_decrease_is_a_share_of_the_loss() -> None:
-    """Whatever its size: SciPy's, a share of max(|C|, 1), would end a small loss at once."""
+    """`decrease` is relative to |C|. With SciPy's max(|C|, 1), a small loss would end the run at once."""
     for kind, scale in itertools.product(KINDS, [1e-6, 1.0, 1e6]):
         with case(kind, scale):
             f = lambda w: (scale * (rosen(w)[0] + 1), scale * rosen(w)[1])

@@ -1,4 +1,4 @@
-"""What stands for the Hessian of losses that are not convex, model by model: dense oracles, and Hessian-free runs."""
+"""Surrogates of the Hessian for non-convex losses, against dense matrices, and Hessian-free runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `test_mpi.py` starts by mpiexec: python -m tests.graphnet_rnn.parallel.program WHAT FOLDER"""
+"""Started by `test_mpi.py` with mpiexec: python -m tests.graphnet_rnn.parallel.program WHAT FOLDER"""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_stopped_process_ends_all_after_the_same_step(tmp_path: Path) -> None:
 
 
 def refused(size: int, make: Callable[[Ranks], Trainer]) -> str:
-    """What all of so many processes are told, and nothing is begun."""
+    """The error message of a refused run, which is the same on all ranks."""
 
     def work(ranks: Ranks) -> str:
         with pytest.raises(UsageError) as caught:
@@ -208,7 +208,7 @@ def test_one_process_without_mpiexec_and_mpi_variables_are_not_inherited(monkeyp
 
 
 def test_shares_carry_their_states_as_whole_batches_do(tmp_path: Path) -> None:
-    """Whatever an optimizer asks for: a gradient, a metric, losses on the way."""
+    """States are equal for optimizers that need a gradient, a metric, or losses of other weights."""
     steps = (rnn.SGD(1e-9), rnn.Riemannian(rate=1e-9), rnn.NaturalGradient("kfac", rate=1e-9))
     for optimizer in (*steps, rnn.HessianFree()):
         states = []

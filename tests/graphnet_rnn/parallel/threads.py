@@ -53,7 +53,7 @@ class Threads(Ranks):
 
 
 def by_threads(size: int, work: Callable[[Ranks], T]) -> list[T]:
-    """What each of so many ranks gives."""
+    """Results of `work` on each of `size` ranks, which are threads."""
     shared, barrier = [None] * size, threading.Barrier(size)
 
     def one(rank: int) -> T:

@@ -267,7 +267,7 @@ def hessian(net: Net, run: Run, eps_y: Array) -> tuple[Array, Array]:
 
 
 def writing_direction(net: Net, run: Run, method: str, eps_y: Array) -> Array:
-    """What η_w multiplies, (N+1, A).
+    """Direction that η_w multiplies, (N+1, A).
 
     DH:    W_iy / h_ii^y, "the inverse diagonal Hessian (obtained from (18))" (section 4)
     QDH:   (20), (21)
@@ -282,7 +282,7 @@ def writing_direction(net: Net, run: Run, method: str, eps_y: Array) -> Array:
 
 
 def transition_direction(net: Net, p: Params, run: Run, method: str, eps: float = 1.0) -> Params:
-    """What η_τ multiplies, for tau, V0 and, of an RNN, rho.
+    """Direction that η_τ multiplies, for tau, V0 and, in an RNN, rho.
 
     RUOP, RBPM:     M̃⁻¹ G of each block (27), V^0 by (29); of RUOP m̃_i^t = (B_i^t)² (23)
     QDRUOP, QDRBPM: (34), (35) of each block, V^0 by (29)

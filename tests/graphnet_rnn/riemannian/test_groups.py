@@ -1,4 +1,4 @@
-"""What meets where, for every cell, however it is written; what cannot be asked."""
+"""Groups of units: sources and slopes of every cell, equivalent formulas, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ FORMS: dict[str, tuple[Any, tuple[float, float, float]]] = {
 
 
 def test_units_are_the_same_however_they_are_written() -> None:
-    """The same net in weights that are multiples takes steps that are multiples, without damping."""
+    """A network with rescaled weights takes the same steps, rescaled, if there is no damping."""
     draws = np.random.default_rng(5).standard_normal
     cases = draws((12, 2)), draws((12, 3)), draws((12, 3))
     plain = {"W": draws((2, 3)), "U": draws((3, 3)), "b": draws(3)}

@@ -28,7 +28,7 @@ KINDS = {"RNN": rnn.GraphRNN, "GNN": rnn.GNN, "GLNN": rnn.GLNN}
 
 
 class Pair:
-    """The same net in both, with random weights, and a sequence."""
+    """One network in the library and in `ollivier`, with the same random weights, and a sequence."""
 
     def __init__(self, kind: str, activation: str = "tanh", time: int = TIME) -> None:
         draws = np.random.default_rng(3)

@@ -58,7 +58,7 @@ def drawn(u: Any) -> tuple[Array, Array]:
 
 
 def parts(cost: gn.Node, parameters: Any) -> tuple[moduli.Outputs, list[Any], list[Any]]:
-    """What ends the net, groups of hidden units, and those whose pre-activations are judged."""
+    """Returns the outputs of the network, the groups of hidden units, and the groups of output units."""
     outputs, groups = moduli.Outputs(cost), unit_groups(cost, parameters)
     judged = [group for group in groups if outputs.is_output(group)]
     return outputs, [group for group in groups if group not in judged], judged
@@ -281,7 +281,7 @@ def test_steps_are_those_of_the_dense_matrix() -> None:
 
 
 def _white(M: Array, lag: Array, symmetric: bool) -> Array:
-    """What carries a step to the next; for a symmetric one, where M is white."""
+    """Matrix that maps a step to the next one; if symmetric, symmetrized in a basis in which M = 1."""
     if not symmetric:
         return lag.T @ np.linalg.inv(M)
     spectrum, vectors = np.linalg.eigh(M)

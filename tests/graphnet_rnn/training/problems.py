@@ -117,7 +117,7 @@ def pair_arrays() -> dict[str, Array]:
 
 
 def with_noise(model: rnn.Model) -> Any:
-    """The same net, other losses."""
+    """Another loss and metric for the same network."""
 
     def losses(batch: int, **how: Any) -> Any:
         u = model.unroll(batch, **how)

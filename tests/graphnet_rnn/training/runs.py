@@ -44,7 +44,7 @@ def rows(folder: Path, event: str) -> list[dict[str, Any]]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What must not depend on interruptions: the model, the last checkpoint, the history."""
+    """Files that must not depend on interruptions: the model, the last checkpoint, the history."""
     last = RunFolder(folder).checkpoints()[-1]
     return {name: (folder / name).read_bytes() for name in ("model.safetensors", "history.jsonl", last.name)}
 

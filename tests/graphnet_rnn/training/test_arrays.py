@@ -576,7 +576,7 @@ def test_invalid_symbols_are_rejected() -> None:
 
 
 def test_a_loss_of_ones_own_is_weighed_as_the_network_s(tmp_path: Path) -> None:
-    """The same functions as the built-in losses train to the same numbers, for all kinds of weights and lengths."""
+    """The built-in losses, passed as functions, train to the same numbers for all weights and lengths."""
     own: dict[str, Any] = {
         "softmax": gn.softmax_cross_entropy,
         "sigmoid": gn.sigmoid_cross_entropy,

@@ -56,7 +56,7 @@ def data(loss: str, kind: str | None) -> dict[str, Any]:
 
 
 def problems(loss: str, kind: str | None, ragged: bool, **how: Any) -> Iterator[rnn.Arrays]:
-    """The same cases as one batch, and as several, of one length or of two."""
+    """Yields problems on the same cases: in one batch, and in several, with one bucket or two."""
     given = data(loss, kind) | ({"lengths": LENGTHS} if ragged else {})
     for batch, buckets in ((CASES, 1), (3, 1), (3, 2)):
         several = CASES // batch

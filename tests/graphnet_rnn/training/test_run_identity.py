@@ -1,4 +1,4 @@
-"""What makes a run the run that it is: who changes a setting that its numbers depend on is refused, by its name."""
+"""Identity of a run: `resume` with another setting that changes the numbers raises an error that names it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def left_over(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> tuple[dict[str, bytes], float]:
-    """What a run leaves that nobody disturbs, and how long it takes."""
+    """Files and duration (seconds) of an undisturbed run."""
     for name in ("first", "whole"):  # the first finds no compiled kernels
         folder, started = new_folder(tmp_path / name), time.monotonic()
         process = Process(folder, TRAIN)
@@ -128,7 +128,7 @@ def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> N
 
 
 def test_two_resume_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
-    """Whoever has the files; what the other read before it was refused, or before it got its turn, does no harm."""
+    """The files are correct, whichever process gets the run first and whatever the other one has read."""
     rng, contended = random.Random(2), 0
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))

@@ -53,7 +53,7 @@ def resumed(folder: Path, **settings: Any) -> Trainer:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a run leaves that nobody stops."""
+    """Files of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     trainer(folder).run()
     return contents(folder)
@@ -97,7 +97,7 @@ def test_loss_falls_and_the_history_records_it(tmp_path: Path) -> None:
 
 
 def test_rate_follows_the_schedule(tmp_path: Path) -> None:
-    """What listeners are told, and rows of steps and of epochs: each the rate that the last step took."""
+    """Listeners and rows of steps and epochs report the learning rate of the last step."""
     schedule = optimizers.ExponentialDecay(0.5, after=2)
     by_step = [0.01 * schedule.at(t) for t in range(28)]
     by_epoch = np.repeat([0.01, 0.01, 0.005, 0.0025], 7).tolist()
@@ -234,7 +234,7 @@ def test_a_run_whose_steps_are_used_up_is_validated_there_and_goes_on(
 
 
 def test_the_processors_time_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was used before counts where it goes on."""
+    """Processor time that was used before `resume` counts."""
     now = itertools.count()
     monkeypatch.setattr(time, "process_time", lambda: float(next(now)))
     outcome = trainer(tmp_path / "run", epochs=50, core_seconds=5.5).run()
@@ -383,7 +383,7 @@ def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, whole: dic
 
 
 def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """Whatever it has read: the history is cut by the one that has the folder, under its lock."""
+    """A refused trainer changes no file: only the process that holds the lock may cut the history."""
 
     def another() -> None:
         before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}

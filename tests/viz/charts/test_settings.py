@@ -1,4 +1,4 @@
-"""What runs of many settings came to: each mean with its error where it belongs, and the axes that tell most."""
+"""Charts of runs with many settings: means with standard errors, and the choice of axes."""
 
 from __future__ import annotations
 

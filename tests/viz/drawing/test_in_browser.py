@@ -18,7 +18,7 @@ class JsError(Exception):
 
 
 class Graphviz:
-    """What `Viz.instance()` resolves to."""
+    """Stand-in for the object to which `Viz.instance()` resolves."""
 
     def renderString(self, dot: str, *, format: str, engine: str) -> str:
         assert engine == "dot"

@@ -54,7 +54,7 @@ def laid_out(drawing: Drawing) -> tuple[dict[str, Any], list[tuple[str, str, Any
 
 
 def faults(drawing: Drawing) -> list[str]:
-    """What a reader could stumble over."""
+    """Layout faults of labels: overlaps with boxes, edges across a label, labels away from their edge."""
     assert isinstance(drawing.picture, Picture)
     boxes, wires = laid_out(drawing)
     labeled = enumerate(edge for edge in drawing.picture.edges if edge.label)

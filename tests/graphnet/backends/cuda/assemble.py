@@ -71,7 +71,7 @@ def of_arrays() -> dict[tuple[str, tuple[str, ...]], str]:
 
 
 def assembled(ptx: str, architecture: str) -> str:
-    """What the assembler says of the code: registers, stack, shared memory."""
+    """Log of the assembler: registers, stack and shared memory of the code."""
     handle = nvjitlink.create(2, [f"-arch={architecture}", "-verbose"])
     code = ptx.encode() + b"\0"
     nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")

@@ -1,4 +1,4 @@
-"""What the kernels' tests have in common: programs that between them use every kind of kernel."""
+"""Programs for the tests of kernels. Together they use every kind of kernel."""
 
 from __future__ import annotations
 

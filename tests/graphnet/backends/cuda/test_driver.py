@@ -30,7 +30,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def used(libraries: Path, log: Path, *arguments: str, **settings: str) -> tuple[str, list[str]]:
-    """What a process that uses the stub prints, and what the stub has written down."""
+    """Runs a process on the stub. Returns its output and the lines of the stub's log."""
     cache = str(libraries / "cache")
     stub = {"LD_LIBRARY_PATH": str(libraries), "STUB_LOG": str(log), "GRAPHNET_CACHE": cache}
     printed = output_of(*arguments, without=("NUMBA_ENABLE_CUDASIM",), **{**stub, **settings})

@@ -125,7 +125,7 @@ class Library:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
-    """What is asked of cuBLAS; where there is a GPU, it is tested itself, by all tests of kernels."""
+    """Replaces cuBLAS and records its calls. Skipped with a GPU, where other tests call cuBLAS itself."""
     if not SIMULATED:
         pytest.skip("there is a GPU")
     found = Library()

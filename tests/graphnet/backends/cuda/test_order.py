@@ -35,7 +35,7 @@ class OtherOrder:
 
 
 def outputs_in(order, build, arrays) -> list[bytes]:
-    """What a function made anew gives, on memory that holds NaN (and -1)."""
+    """Outputs of a newly made function whose memory is filled with NaN (integers: -1)."""
     real = Device.memory
 
     def poisoned(self, nbytes: int):

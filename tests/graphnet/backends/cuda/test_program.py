@@ -1,4 +1,4 @@
-"""What a program does besides its kernels: files, memory, errors, arrays that stay, inputs that vary, captures."""
+"""CUDA programs apart from their kernels: files, memory, errors, placed arrays, varying inputs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_steps_without_a_kernel_run_in_python(tmp_path) -> None:
 
 
 def test_a_schedule_is_plain_data() -> None:
-    """What a file cannot hold would be found here."""
+    """A schedule is unchanged by a round trip through JSON."""
     function, _, _ = network()
     header, arrays = function._program.stored()
     plain = json.loads(json.dumps(header))

@@ -440,7 +440,7 @@ def rows(command: str) -> list[Bad]:
 
 
 def options_of(command: str) -> list[argparse.Action]:
-    """What its parser knows besides --help."""
+    """Options of the command, without --help and --debug."""
     (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
     known = commands.choices[command]._actions
     return [each for each in known if each.option_strings and each.dest not in ("help", "debug")]

@@ -1,4 +1,4 @@
-"""What cannot be meant or cannot be done is answered in one sentence, at once, and changes nothing."""
+"""Invalid commands fail at once with a one-sentence error, and change nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def state(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """What is there; not what Python keeps of code."""
+    """Mode, size and, for files, time of each path, except in `__pycache__`."""
     there = [(p, p.lstat()) for p in folder.rglob("*") if "__pycache__" not in p.parts]
     kept = {p for p, _ in there if p.is_file() and not p.is_symlink()}
     return {str(p): (s.st_mode, s.st_size, s.st_mtime_ns if p in kept else 0) for p, s in there}

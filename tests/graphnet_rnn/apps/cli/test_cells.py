@@ -96,7 +96,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def sentence(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command that must fail says."""
+    """Error message of a command that must fail."""
     capsys.readouterr()
     assert main(arguments) in (1, 2)
     said = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What is drawn in its place in a terminal: the curve of a run, and the table of those of a sweep."""
+"""Displays that are redrawn in place in a terminal: the curve of a run, the table of a sweep."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_a_table_of_what_goes_on(sweep: Sweep) -> None:
 
 @pytest.mark.parametrize("columns", [80, 20])
 def test_it_is_drawn_in_its_place(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    """What has ended scrolls above it; nothing of it is left at the end."""
+    """Messages of ended runs scroll above the table, which is erased at the end."""
     stream = Stream()
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stdout", stream)

@@ -328,7 +328,7 @@ def test_runs_are_sorted_filtered_and_chosen(opened: Any, tmp_path: Path) -> Non
 
 
 def test_a_live_page_goes_on_while_it_is_read(opened: Any, tmp_path: Path) -> None:
-    """What is new is seen by itself; who is in the table, has filtered it, or has chosen a run, stays there."""
+    """The page updates by itself, and keeps the focus, the filter and the chosen run."""
     made = book(tmp_path, 30)
     best = min(made.look(), key=lambda entry: entry.best)
     # So many dots that it is known again, as a run has it of what each step did.

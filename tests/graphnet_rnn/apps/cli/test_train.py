@@ -65,7 +65,7 @@ def fails(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int = 
 
 
 def shown_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What --help prints, on one line."""
+    """Output of --help, on one line."""
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--help"])
     assert ended.value.code == 0
@@ -277,7 +277,7 @@ def test_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_memory_errors_and_unexpected_exceptions_are_reported(
     here: Path, capsys: Any, monkeypatch: Any
 ) -> None:
-    """What the failing allocation says is kept, and a remedy given; --debug shows where it came from."""
+    """The error has the allocation's message and a remedy; --debug raises the exception itself."""
 
     def exhausted(*arguments: object) -> None:
         raise MemoryError("Unable to allocate 9 TiB")

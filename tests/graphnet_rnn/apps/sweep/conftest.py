@@ -137,7 +137,7 @@ def recipe(text: str, epochs: int = 2, settings: Mapping[str, Any] | None = None
 
 
 def rows(folder: Path) -> dict[str, bytes]:
-    """What each run left that is the same whenever it was made."""
+    """Contents of the files of each run that do not depend on when it was made."""
     found = (path for name in FILES for path in folder.glob(f"*/run/{name}"))
     return {f"{path.parent.parent.name}/{path.name}": path.read_bytes() for path in found}
 

@@ -1,4 +1,4 @@
-"""What goes wrong in real runs: losses that are not finite, no memory, kills, damaged files, several sweeps."""
+"""Sweeps with failures: non-finite losses, no memory, kills, damaged files, several sweeps at once."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
     left, killed, nurseries = [signal.SIGKILL, signal.SIGTERM], set[int](), list[int]()
 
     def kill() -> bool:
-        """What `run` asks again and again; never to end."""
+        """Kills processes, then the nursery. `run` calls this repeatedly; False: continue."""
         made = run / "history.jsonl"
         known = made.read_text("utf-8").count('"event": "epoch"') if made.exists() else 0
         if left and known >= 6 - 3 * len(left) and any(run.glob("checkpoint-*")):

@@ -155,7 +155,7 @@ def test_only_the_end_of_a_long_text_is_read(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_learns_as_dynamic_evaluation_does() -> None:
-    """The same weights after the same pieces, the first of which begins with the end of a line."""
+    """The losses equal those of DynamicEvaluation on the same text, with a line end before it."""
     net, text = network(), "abc dafe\nhhga bc" * 4
     d = Draft(net, learn=rnn.SGD(0.5), piece=8)
     for character in text:
@@ -171,7 +171,7 @@ def test_it_learns_as_dynamic_evaluation_does() -> None:
 
 
 def test_predictions_use_the_learned_weights() -> None:
-    """Whatever stands between the piece and the end of the text, and whatever was taken back there."""
+    """Text after the learned piece, or undone text, does not change the prediction."""
 
     def nats(before: str, after: str, undone: int = 0) -> float:
         d = Draft(network(), learn=rnn.SGD(0.5), piece=8)
@@ -411,7 +411,7 @@ def test_invalid_models_settings_and_files_are_rejected(
 
 
 def test_it_is_there_and_small_and_has_read_documentation(tmp_path: Path, monkeypatch: Any) -> None:
-    """What is no model is not kept in its place."""
+    """`keep` refuses a file that is not a model, and leaves the present model unchanged."""
     path = own_model()
     assert path.stat().st_size <= LARGEST
     network = rnn.load(path)
@@ -430,7 +430,7 @@ def test_it_is_there_and_small_and_has_read_documentation(tmp_path: Path, monkey
 
 
 def test_the_text_is_that_of_the_running_python(tmp_path: Path) -> None:
-    """The same in every process, whatever the order of its sets."""
+    """The text does not depend on the hash seed, and so on the order of sets."""
     text = documentation()
     assert len(text) > 500_000
     assert set(text) <= {"\n", *map(chr, range(32, 127))}

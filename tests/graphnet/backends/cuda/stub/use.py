@@ -1,4 +1,7 @@
-"""What a process does on the stub; `python -m tests.graphnet.backends.cuda.stub.use PART [libcublas]` prints "done"."""
+"""Programs that run on the stub.
+
+`python -m tests.graphnet.backends.cuda.stub.use PART [libcublas]` prints "done".
+"""
 
 from __future__ import annotations
 
