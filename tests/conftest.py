@@ -58,7 +58,7 @@ if os.environ.get("GRAPHNET_PROCESSOR") and os.environ.get("NUMBA_ENABLE_CUDASIM
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Nothing is skipped in silence: one line for each reason."""
+    """Prints each reason for skipped tests, with their number."""
     reasons = collections.Counter(
         report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")
     )

@@ -95,7 +95,7 @@ def counted(report: Path) -> tuple[int, int, Mapping[str, int]]:
 
 
 def commit() -> str:
-    """Which state of the project this is; empty if files have changed since its last commit."""
+    """The present commit; empty if files have changed since."""
     changed = subprocess.run(
         ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False
     )

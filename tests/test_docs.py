@@ -110,7 +110,7 @@ def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
     """The page says that this counts them. A section has data, the job here, and the job there."""
 
     def lines_of(block: str) -> int:
-        """Without imports, comments, blank lines and lines that only swap axes; a wrapped statement is one line."""
+        """Lines without imports, comments, blank lines and swaps of axes; a wrapped statement is one line."""
         aside = re.compile(r"import |from |.*swapaxes|$")
         return sum(not aside.match(line.strip()) for line in ast.unparse(ast.parse(block)).splitlines())
 

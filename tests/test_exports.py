@@ -66,7 +66,7 @@ def names_of_the_api() -> SimpleNamespace:
 
 
 def test_every_public_name_has_its_place_on_the_pages_of_the_api() -> None:
-    """Also where no Sphinx is installed, which test_site needs."""
+    """Does not need Sphinx, unlike test_site."""
     names = names_of_the_api()
     listed: set[str] = set()
     blocks = re.compile(r"^\.\. public:: (\S+)\n((?:\n|   .*\n?)*)", re.MULTILINE)
@@ -136,7 +136,7 @@ def mistake_in(call: ast.Call) -> str:
 
 
 def test_calls_in_prose_fit_the_signatures() -> None:
-    """Those in guides, API pages, docstrings and comments."""
+    """Calls in guides, API pages, docstrings and comments."""
     found = [(page.name, call) for page in PROSE for call in calls_in(page.read_text(encoding="utf-8"))]
     assert len(found) > 1000
     wrong = [f"{page}: {ast.unparse(call)}: {why}" for page, call in found if (why := mistake_in(call))]

@@ -101,7 +101,7 @@ def files_of(folder: str) -> dict[str, list[tuple[str, bool]]]:
 
 
 def test_imports_point_down() -> None:
-    """Also those inside functions: a lazy import that points up is a cycle in waiting."""
+    """Imports inside functions count as well: if they point upwards, a cycle of imports may follow."""
     upwards, seen = [], 0
     for package, layers in HEIGHT.items():
         for file, imported in files_of(package).items():
@@ -131,7 +131,7 @@ def test_graphnet_imports_no_networks_and_graphnet_rnn_no_viz() -> None:
 
 
 def test_compiled_back_ends_do_not_import_each_other() -> None:
-    """And what they share knows none of them."""
+    """Their shared modules import neither of them."""
     for own in ("numba", "cuda", "compiled"):
         files = files_of(f"graphnet/backends/{own}").values()
         found = {".".join(module.split(".")[:3]) for imported in files for module, _ in imported}
@@ -222,7 +222,7 @@ def test_a_start_imports_little() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    """Of the packages and their public parts that import late."""
+    """All public names of the packages and of their lazily imported parts can be imported."""
     waiting: list[ModuleType] = [graphnet, graphnet_rnn, viz]
     seen = 0
     while waiting:

@@ -83,7 +83,7 @@ def test_pages_fetch_no_external_files_and_hold_no_local_paths(site: Path, pages
 
 
 def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
-    """To a file of the site, and to a place in it where the link names one."""
+    """Each link leads to a file of the site, and to an existing id if it has a fragment."""
     seen = 0
     for path, page in pages.items():
         for link in page.links:
@@ -99,7 +99,7 @@ def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None
 
 
 def test_every_page_is_in_the_sidebar(site: Path, pages: dict[Path, Page]) -> None:
-    """All that docs/ and tutorials/ have can be reached from each page."""
+    """The sidebar has a link to every page, and every file of docs/ and tutorials/ has a page."""
     reached = {(site / unquote(urlsplit(link).path)).resolve() for link in pages[site / "index.html"].links}
     others = {site / name for name in ("index.html", "genindex.html", "search.html", "py-modindex.html")}
     assert set(pages) - others <= reached

@@ -113,7 +113,7 @@ def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch:
 def test_exercise_checks_print_the_right_message(
     exercises: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And a check on trial must be able to tell."""
+    """Checks of answers of all kinds: missing, right, wrong, of another shape or type."""
     asked: dict[str, Any] = {"solution": [4, -6], "wrong": [[2, -3]], "hint": "Mind the 2."}
     for answer, told in (
         (..., "Exercise 1: no answer yet"),

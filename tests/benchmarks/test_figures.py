@@ -304,7 +304,7 @@ def test_latency_bandwidth_and_efficiency_of_many_processes() -> None:
 
 
 def test_an_experiment_runs_as_a_program(tmp_path: Path) -> None:
-    """Its runs are made by other processes, which must find the function that makes one."""
+    """Its runs are made in other processes, which must be able to import the function that makes one."""
     results = tmp_path / "motion.jsonl"
     words = ["--methods", motion.BEFORE, "--results", str(results), "--folder", str(tmp_path / "runs")]
     subprocess.run([sys.executable, "-m", "graphnet_rnn.experiments.motion", *words], check=True, timeout=300)

@@ -53,7 +53,7 @@ def test_ctrl_c_during_imports_ends_quietly_and_other_programs_keep_theirs(tmp_p
 
 
 def test_a_ctrl_c_that_is_ignored_stays_so(tmp_path: Path) -> None:
-    """Of a job in the background of a script."""
+    """SIGINT is ignored in background jobs of a script."""
     said = "import atexit, signal\natexit.register(lambda: print(signal.getsignal(signal.SIGINT)))\n"
     (tmp_path / "sitecustomize.py").write_text(said, encoding="utf-8")
     version, handler = start(["-m", "graphnet_rnn", "--version"], tmp_path, ignored=True).stdout.splitlines()
@@ -62,7 +62,7 @@ def test_a_ctrl_c_that_is_ignored_stays_so(tmp_path: Path) -> None:
 
 
 def test_without_docstrings(tmp_path: Path) -> None:
-    """As some containers have it: PYTHONOPTIMIZE=2."""
+    """PYTHONOPTIMIZE=2, as in some containers, removes docstrings."""
     ended = start(["-OO", "-m", "graphnet_rnn", "cells", "LSTM"], tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout

@@ -64,7 +64,7 @@ class MyCell(rnn.Cell):
 
 
 def checkout_of(words: str) -> str:
-    """Where a command is run: what run.py makes serves its own programs and the project's scripts."""
+    """Name of the checkout in which a command runs."""
     for checkout in ("docs", "tutorials"):
         if words.startswith(f"python3 run.py {checkout}"):
             return checkout

@@ -1,6 +1,6 @@
 """Commands that are changed or skipped, with reasons, and stand-ins for a reader's files.
 
-A command that no row fits is run as it stands: a new one cannot be forgotten.
+A command that matches no row is run unchanged, so new commands cannot be forgotten.
 """
 
 from __future__ import annotations

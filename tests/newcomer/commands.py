@@ -28,12 +28,12 @@ class Command(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """In the order of PAGES."""
+    """Pages with commands, in the order of PAGES."""
     return [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
 
 
 def commands_of_page(name: str, text: str) -> list[Command]:
-    """Those of fenced and indented blocks that are no program's text, and of code in prose, in their order."""
+    """Commands in code blocks, unless these are in another language, and in code spans, in their order."""
     found = []
     for match in _FENCED.finditer(text):
         if match[1] in ("", "console", "sh", "bash"):

@@ -91,7 +91,7 @@ def _races_in(plan: Planned, step: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _bytes(views: Views, unit: int):
-    """Which units of so many bytes of the arena; leaves are only read, and by all."""
+    """Units (of `unit` bytes) of the arena that the views cover; leaves, which are only read, are left out."""
     places = [
         _places(view.offset, view.shape, view.strides, view.dtype.itemsize, unit) + view.buffer.offset // unit
         for view in views
@@ -102,7 +102,7 @@ def _bytes(views: Views, unit: int):
 
 @cache
 def _places(offset: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int, unit: int):
-    """Of the elements of a view, from the start of its buffer."""
+    """Places of the elements of a view, from the start of its buffer."""
     at = np.array(offset * item // unit)
     for size, stride in zip(shape, strides, strict=True):
         at = at[..., None] + stride * item // unit * np.arange(size)
@@ -128,7 +128,7 @@ def _touched(job: InstructionJob, share: int, vector_bytes: int) -> tuple[Views,
 
 
 def _rows(job: InstructionJob, share: int, rows: int) -> tuple[int, int]:
-    """Of one share: its own rows where they are divided, else all for the first and none for the others."""
+    """Rows of a share: its own if rows are divided; else all for share 0, and none for the others."""
     return job.rows_of(share) if job.split else (0, 0 if share else rows)
 
 

@@ -148,7 +148,7 @@ def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
 
 @posix
 def test_folder_writable_by_others_warns_and_is_not_used(tmp_path: Path) -> None:
-    """Itself, or what a link leads to; the user's own as well as $GRAPHNET_CACHE."""
+    """The folder itself or the target of a link, in the user's cache or in $GRAPHNET_CACHE."""
     above, folder = tmp_path / "above", tmp_path / "above" / "graphnet"
     made, _, values, _ = process(folder)
     before = sorted(folder.iterdir())
@@ -398,7 +398,7 @@ def machine_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @x86
 def test_code_is_compiled_for_the_requested_processor(monkeypatch) -> None:
-    """Without fused products, the library's fma for each number would make them 25 times slower."""
+    """Products use fma only if the processor has it; calls of a library's fma would be 25 times slower."""
     x, w = gn.input((8, 8)), gn.input((8, 8))
     (addition,) = gn.compile([x + w], [x, w])._program.schedule.kernels
     (product,) = [t for t in gn.compile([x @ w], [x, w])._program.schedule.kernels if "llvm.fm" in t]

@@ -51,7 +51,7 @@ PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 @everywhere
 def test_jacobian_holds_each_element_by_each(backend: str) -> None:
-    """And a gradient for each element, whichever way it was walked: PROBLEMS have both."""
+    """The Jacobian equals the gradients of single elements, for more outputs than inputs and for fewer."""
     for name, (build, shape) in PROBLEMS.items():
         with case(name):
             x, at = gn.input(shape, "float64"), random.standard_normal(shape)
@@ -66,7 +66,7 @@ def test_jacobian_holds_each_element_by_each(backend: str) -> None:
 
 
 def test_one_for_each_of_several() -> None:
-    """Of y = x W + b: W by x, x by W at its column, the identity by b; one that y does not know is zero."""
+    """For y = x W + b: Jacobians by x, W and b, and zero for an input that y does not depend on."""
     for columns in (2, 40):
         x, W, b, other = (gn.input(s, "float64") for s in ((2, 3), (3, columns), (columns,), (5,)))
         arrays = [random.standard_normal(node.shape) for node in (x, W, b, other)]
@@ -79,7 +79,7 @@ def test_one_for_each_of_several() -> None:
 
 
 def test_through_a_node_between() -> None:
-    """By any node of the graph, and by one behind another, through which derivatives pass as well."""
+    """Jacobians with respect to an intermediate node, an input behind it, and the output itself."""
     x, at = gn.input((3,), "float64"), random.standard_normal(3)
     h = x * x
     y = gn.stack([gn.sum(h), gn.sum(h * h)])
@@ -90,7 +90,7 @@ def test_through_a_node_between() -> None:
 
 
 def test_the_hessian_is_the_jacobian_of_the_gradient() -> None:
-    """Of Σ exp(Σ_k a_ik x_k): Aᵀ diag(exp) A, and its third derivatives from the Jacobian of that."""
+    """f = Σ exp(Σ_k a_ik x_k) has the Hessian Aᵀ diag(exp) A; its Jacobian has the third derivatives."""
     x, at = gn.input((4,), "float64"), random.standard_normal(4) / 3
     (g,) = gn.gradient(gn.sum(gn.exp(A @ x)), [x])
     (H,) = gn.jacobian(g, x)

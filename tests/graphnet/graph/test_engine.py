@@ -39,7 +39,7 @@ def wide(terms: int) -> gn.Function:
 
 
 def test_a_graph_may_be_20_000_nodes_deep() -> None:
-    """Nothing recurses: building, deriving, compiling, running, freeing."""
+    """Building, differentiation, compilation, runs and deletion do not recurse."""
     function = deep(20_000)
     assert len(function.graph) > 20_000
     value, g, r = function([1.0, 2.0])
@@ -112,7 +112,7 @@ LOSSES: dict[str, tuple[Any, Any, Array, Any]] = {
 
 @pytest.mark.parametrize("dtype", [single, double])
 def test_losses_of_extreme_logits_are_finite_and_right(dtype: Any) -> None:
-    """With their gradients and Hessian products, for logits of ±10,000."""
+    """Losses, gradients and Hessian products for logits of ±10,000."""
     v = np.linspace(-1, 1, 9).reshape(3, 3).astype(dtype)
     z = gn.input((3, 3), dtype)
     for name, (build, losses, slopes, curved) in LOSSES.items():
@@ -318,7 +318,7 @@ def test_results_belong_to_the_caller(passes: Any, check: bool) -> None:
 
 
 def test_memory_follows_the_lifetimes() -> None:
-    """Of 80 bytes each: x and W are leaves; a, b and a b live together; the transpose is a view."""
+    """Arrays of 80 bytes: x and W are leaves; a, b and a b are needed at once; the transpose is a view."""
     x, W = gn.input((10,), "float64"), gn.parameter(np.ones(10))
     a = gn.tanh(x)  # 80
     b = gn.sin(a)  # 160: a is read again below

@@ -1,6 +1,6 @@
 """Error messages: the node or argument, the user's line, the shapes or values, and the remedy.
 
-A fault is written on a line that holds `here()`, so that the place that the message must name is known.
+Each fault is on a line with a call of `here()`, which returns the place that the message must name.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def test_a_node_has_this_machines_order_of_bytes() -> None:
 
 
 def test_index_out_of_range() -> None:
-    """Also with check=True, and after nodes that come later: the node that failed is named."""
+    """The error names the node that failed, with and without check=True."""
     scores = gn.input((2, 4), "float64", name="scores")
     for wrong in (-1, 4):
         for check in (False, True):
@@ -285,7 +285,7 @@ def test_index_out_of_range() -> None:
 
 @pytest.mark.parametrize("passes", [(), gn.passes.DEFAULT], ids=["no passes", "all passes"])
 def test_check_names_the_first_node_with_its_scope_and_line(passes: Any) -> None:
-    """Also among data and constants; a derivative has the line of its node. Without check values flow silently."""
+    """Covers data, constants and derivatives; a derivative has the line of its node."""
     how: dict[str, Any] = {"passes": passes, "check": True}
     with gn.scope(layer="layer1", time=3):
         bad, line = Log()(x * 1, name="log_p"), here()
@@ -316,7 +316,7 @@ def test_check_names_the_first_node_with_its_scope_and_line(passes: Any) -> None
 
 
 def test_the_line_is_the_users(tmp_path: Any) -> None:
-    """Neither that of operators and helpers, nor of a framework's files that are hidden."""
+    """Operators and helpers are skipped, and so are hidden files of a framework."""
     nodes, line = [x + 1, x @ W[:3], gn.mean(x), x[0], -x, gn.softmax_cross_entropy(x, [0, 1])], here()
     assert {str(node.origin).rsplit("/", 1)[-1] for node in nodes} == {line}
     assert isinstance(nodes[0].op, Elementwise)
@@ -331,7 +331,7 @@ def test_the_line_is_the_users(tmp_path: Any) -> None:
 
 
 def test_a_cell_of_a_notebook_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the temporary file's, which differs in every run; other shells, and those that name no cells, do no harm."""
+    """Uses the cell's number, since the temporary file's name differs in every run. Tries other shells."""
     cell = "/tmp/ipykernel_8123/1938475.py"
     names = {cell: ("Cell", "In[3]")}
     notebook = SimpleNamespace(compile=SimpleNamespace(format_code_name=names.get))

@@ -161,7 +161,7 @@ def require_numpys(subscripts: str, arrays: list[Array], backend: str) -> None:
 
 @everywhere
 def test_the_table(backend: str) -> None:
-    """Neither a row nor its gradient needs Python: so functions of it can be stored, and run on a GPU."""
+    """Compiled functions need no Python code in a run, so they can be stored and run on a GPU."""
     for subscripts, shapes in [*((letters, shapes_of(letters)) for letters in LETTERS), *SHAPES]:
         with case(subscripts, shapes):
             arrays = [random.standard_normal(shape) for shape in shapes]
@@ -207,7 +207,7 @@ def test_random_subscripts_match_numpy() -> None:
 
 
 def test_dtypes_are_kept() -> None:
-    """Also where integers wrap; of booleans, whether any is true."""
+    """Integers overflow as in NumPy. For booleans, the sum is True if any term is."""
     for dtype in ("float32", "int8", "int64", "uint16", "bool"):
         for subscripts in ("ab,bc->ac", "ab->a", "ab,ab->", "aa->a", "bac,bcd->bad", "a,b->ab"):
             random = np.random.default_rng(0)

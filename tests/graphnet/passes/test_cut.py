@@ -33,7 +33,7 @@ def steps(columns: int) -> tuple[Node, list[Node]]:
 
 
 def test_a_long_sum_is_made_of_chunks() -> None:
-    """As many as there are so many rows, each a whole number of time steps; none for fewer than two."""
+    """The number of chunks is rows / minimum; each has whole time steps. Fewer than two chunks: no change."""
     (x, a), (y, b), index = steps(3), steps(4), gn.input((STEPS * ROWS,), "int64")
     long, other, there = gn.concatenate(a), gn.concatenate(b), gn.input((STEPS * ROWS, 3), "float64")
     product = long @ gn.parameter(np.cos(np.arange(12.0)).reshape(3, 4))

@@ -40,7 +40,7 @@ def same_values(before: Graph, after: Graph) -> None:
 
 
 def require_counts(step: Any, outputs: list[Node], counts: tuple[int, int]) -> Graph:
-    """So many products before and after the pass, and the same values."""
+    """Requires these numbers of products before and after the pass, and equal values; returns the graph."""
     before = Graph(outputs)
     after = step(before)
     assert (count(before), count(after)) == counts
@@ -129,7 +129,7 @@ def test_a_step_keeps_the_products_that_follow_one_another() -> None:
 
 
 def test_sums_rows_and_columns_may_differ_in_number() -> None:
-    """As time steps with different batches do; terms that are no products stay, and so does what varies."""
+    """For example, time steps with different batch sizes. Terms that are not products of weights are kept."""
     factors = [(matrix(n, 2), matrix(n, 3)) for n in (1, 5, 2)]
     require_counts(passes.stack_sums, [gn.add(*(a.T @ b for a, b in factors))], (3, 1))
     mixed = [gn.add(x.T @ y, gn.sin(W @ V.T), y.T @ x, W @ W.T)]
@@ -196,7 +196,7 @@ STAY: dict[str, list[Callable[[], list[Node]]]] = {
 
 
 def test_products_without_savings_are_not_joined() -> None:
-    """And products of batches are left alone."""
+    """Products of batches are not joined either."""
     a, b = matrix(2, 3, 4), matrix(2, 4, 5)
     batches = Graph([gn.add(a @ b, gn.sin(a) @ b), a @ gn.cos(b)])
     for name, builds in STAY.items():
@@ -290,7 +290,7 @@ def test_a_chain_and_its_branches_are_one_group_up_to_products_and_sums_and_64_n
 
 
 def test_every_node_has_a_group_that_stores_it_or_is_computed_where_it_is_read() -> None:
-    """And values that a group reads are leaves, stored by another, or no elementwise nodes at all."""
+    """Values that a group reads from outside are leaves, stored values, or results of other ops."""
     graph, _ = passes.optimize(of_net(rnn.LSTM, 4, "Gv"))
     stored = {node for group in graph.groups for node in group.outputs}
     computed = {node for group in graph.groups for node in group.nodes}

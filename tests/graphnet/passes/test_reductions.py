@@ -77,7 +77,7 @@ def test_only_what_others_read_is_stored_and_once() -> None:
 
 
 def test_other_axes_stay_apart_and_one_group_has_the_same() -> None:
-    """By the first axis cores divide loops; an inner one would be no row of the result."""
+    """The first axis is divided among cores; an inner axis is no row of the result."""
     for axis in (0, 1, (0, 1), (0, 2), (0, 1, 2)):
         with case(axis):
             assert not fused(both(lambda x: [gn.sum(gn.tanh(x), axis=axis)], numbers(6, 5, 4)))

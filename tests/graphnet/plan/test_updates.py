@@ -38,7 +38,7 @@ def step(n: int) -> Made:
 
 
 def norm_of_itself(n: int) -> Made:
-    """All of the old numbers are read before the first is written, by other cores, too."""
+    """All elements of x must be read before the first one is written, on all cores."""
     (x,) = leaves(n, "x")
     return [gn.sum(x)], {x: x / (1 + gn.sum(gn.absolute(x)))}, [x]
 
@@ -226,7 +226,7 @@ def test_arrays_that_share_memory() -> None:
 
 
 def test_a_parameters_own_array_is_updated() -> None:
-    """Also where the parameter is read at other places than those that are written meanwhile."""
+    """Elements of w are read at other places than those that are written."""
     for size in (6, 64, 5000):
         for backend in ("numba", "numpy"):
             with case(size, backend):

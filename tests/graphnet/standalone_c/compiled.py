@@ -43,7 +43,7 @@ class Exported:
 
 
 def library(functions, folder: Path, flags=()) -> ctypes.CDLL:
-    """All of them in one shared library, each from its own pair of files, compiled by one call."""
+    """Compiles the C files of all functions with one call into one shared library."""
     assert COMPILER is not None
     for f in functions:
         f.function.save(folder / f"{f.name}.c")

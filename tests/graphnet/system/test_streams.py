@@ -35,7 +35,7 @@ def started(words: list[str], here: Path, redirected: str = "", **environment: s
 
 
 def as_bytes(words: list[str]) -> list[bytes]:
-    """In UTF-8, whatever this process would make of them."""
+    """The words in UTF-8, for any locale of this process."""
     return [word.encode("utf-8", "surrogateescape") for word in words]
 
 
@@ -127,7 +127,7 @@ OWNED = "\x1b]0;owned\x07\x9b2J\u202e"
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
 def test_a_terminal_gets_no_commands_of_a_text_and_a_pipe_gets_it_as_it_is(tmp_path: Path) -> None:
-    """Of a model that writes what a terminal would obey."""
+    """The model writes control characters that a terminal would execute."""
     (tmp_path / "odd.txt").write_text(f"{OWNED}\t\n" * 100, encoding="utf-8")
     train = ["train", "odd.txt", *SMALL, "--sample", "200", "--no-live", "--out", "run"]
     sample = ["sample", "run/model.safetensors", "--length", "200", "--warm-up", OWNED]
@@ -158,7 +158,7 @@ def in_a_terminal(folder: Path, words: list[str]) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes are Linux's")
 def test_names_that_are_no_text(here: Path) -> None:
-    """Read, written, drawn and printed, with their bytes as escapes."""
+    """Files with such names are read, written and drawn; output shows their bytes as escapes."""
     odd = os.fsdecode(b"g\xff.txt")
     (here / odd).write_text(GREEK, encoding="utf-8")
     run: Any = os.fsdecode(b"run\xff")

@@ -141,7 +141,7 @@ def graphs(draw: Any, rows: int = 2) -> tuple[list[Node], list[Node], list[Array
 
 
 def some(count: int) -> settings:
-    """So many graphs, the same in every run."""
+    """Settings of Hypothesis for `count` graphs, the same in every run."""
     always = {"deadline": None, "derandomize": True, "database": None}
     return settings(max_examples=count, suppress_health_check=list(HealthCheck), **always)
 
@@ -265,7 +265,7 @@ APART = [
 
 
 def test_merge_makes_one_of_equal_expressions() -> None:
-    """In one sweep, chains and constants too."""
+    """One call also merges chains of equal expressions, and equal constants."""
     graph = Graph([gn.tanh(x @ W) + gn.tanh(x @ W) * gn.tanh(x @ W)])
     merged = passes.merge(graph)
     assert (len(graph), len(merged)) == (10, 6)

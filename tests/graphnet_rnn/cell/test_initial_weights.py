@@ -22,7 +22,7 @@ SYMBOLS = 40
 
 
 def weights(cell: rnn.Cell, inputs: int = SYMBOLS, **network: Any) -> dict[str, Array]:
-    """Of a network of this one layer, by the cell's names for them; in float64."""
+    """Initial weights of a network with this layer, by the cell's names, in float64."""
     net = rnn.Network([cell], inputs, inputs, dtype="float64", **network)
     nodes = {**net.parameters, **net.fixed}
     return {name.removeprefix("layer0."): node.value for name, node in nodes.items()}

@@ -156,7 +156,7 @@ def test_sparse_arrays_of_matlab_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_long_cell_takes_its_own_room(tmp_path: Path) -> None:
-    """And not as much in each row."""
+    """A long cell in one row does not enlarge all other rows."""
     (tmp_path / "a.csv").write_text("c,x,y\n" + "z" * 200_000 + ",1,2.5\n" + "u,1,2.5\n" * 2_000)
     tracemalloc.start()
     try:

@@ -173,7 +173,7 @@ def test_undecodable_files_are_rejected(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_long_texts_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the same, and little of them is in memory while they are read, trained on and evaluated."""
+    """Long texts are mapped from a file. Reading, training and evaluation keep only a little in memory."""
     text, file = "the quick brown fox. " * 200_000, tmp_path / "text.txt"
     file.write_text(text, encoding="utf-8")
     monkeypatch.setattr("graphnet_rnn.data.symbols.MAPPED", 1 << 20)
@@ -198,7 +198,7 @@ def test_long_texts_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_text_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for its characters, once for its symbols; what it did not hold at first is no fault of a vocabulary."""
+    """A text is read twice: for characters, then for symbols. The error must not blame the vocabulary."""
     file, valid, whole = tmp_path / "text.txt", tmp_path / "valid.txt", Vocabulary.encoded
     valid.write_text("abc", encoding="utf-8")
 

@@ -52,7 +52,7 @@ def test_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_is_the_trainer_on_the_problem(tmp_path: Path) -> None:
-    """To the bit what one has who writes it in Python, with a schedule, too."""
+    """The command gives the same bits as a Trainer in Python, with a schedule, too."""
     run = ["--optimizer", "adam", "--rate", "0.01", "--schedule", "Warmup(3)", "--steps", "4"]
     assert main([*KEPT, *run, "--out", str(tmp_path / "run")]) == 0
     task = rnn.tasks.Addition(10)

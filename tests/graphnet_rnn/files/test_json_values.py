@@ -59,7 +59,7 @@ Pair = namedtuple("Pair", "a b")
 
 
 def same(a: Any, b: Any) -> bool:
-    """Of one kind and equal, in all parts; a NaN is itself, and -0.0 is not 0.0."""
+    """True if types and all parts are equal. NaN equals itself; -0.0 differs from 0.0."""
     if type(a) is not type(b):
         return False
     if isinstance(a, (tuple, list)):
@@ -102,7 +102,7 @@ def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
 
 
 def test_values_without_a_round_trip_are_rejected_on_save(tmp_path: Path) -> None:
-    """Alone, in a list, and in a mapping."""
+    """Such a value is rejected alone, in a list and in a mapping."""
     values: list[Any] = [
         Speed.SLOW, Level.LOW, Word.YES, Window(), Pair(1, 2), OrderedDict(a=1), {1, 2}, frozenset(), b"bytes", 1j,
         range(3), np.zeros(2), np.longdouble(1), np.str_("a"), np.datetime64("2020-01-01"), Fraction(1, 2), gn.tanh,
@@ -158,7 +158,7 @@ WRITERS: dict[str, Any] = {
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes by name")
 def test_a_folder_or_a_pipe_in_the_way_of_a_file(tmp_path: Path) -> None:
-    """Of a pipe Python says "File or stream is not seekable.", with its own full stop."""
+    """Python's message for a pipe ends in a full stop, which must not be doubled."""
     for make, names in ((Path.mkdir, WRITERS), (os.mkfifo, ("cut", "sync", "write"))):
         for name in names:
             path = tmp_path / f"{make.__name__} {name}"

@@ -163,7 +163,7 @@ def test_symbols_and_embeddings(torch: Any, kind: str) -> None:
 
 
 def test_dropout_and_nonlinearity_are_read_from_a_module(torch: Any) -> None:
-    """Neither is in a state dict."""
+    """They are read from a module, since a state dict does not have them."""
     model = modules(torch, "LSTM", layers=2, dropout=0.25)
     assert from_torch(model).dropout == 0.25
     assert from_torch(model, dropout=0.5).dropout == 0.5
@@ -190,7 +190,7 @@ def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, "projected"])
 def test_directions_and_projections_are_those_of_torch(torch: Any, kind: str) -> None:
-    """From torch and, the same tensors, back; learned states lie as h_0 and c_0 do."""
+    """Conversion from torch and back gives the same tensors; learned states are laid out as h_0 and c_0."""
     how, name = ({"proj_size": 3}, "LSTM") if kind == "projected" else ({}, kind)
     for layers, directions, learned in itertools.product((1, 2), (1, 2) if how else (2,), (False, True)):
         with case(layers, directions, learned):
@@ -364,7 +364,7 @@ NAMES = ["x" * 10_000, "a\x1b]0;owned\x07\x1b[2J\nTraceback (most recent call la
 
 
 def odd_tensors(name: str) -> dict[str, dict[str, Array]]:
-    """By what is wrong, tensors with such names, and many of them."""
+    """Invalid or too many tensors with such names, by kind of fault."""
     of = {key.removeprefix("rnn."): value for key, value in state_dict(prefix=f"{name}.").items()}
     first = f"{name}.weight_ih_l0"
     return {

@@ -278,7 +278,7 @@ def test_failed_write_leaves_the_old_file(model: Path) -> None:
 
 
 def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path) -> None:
-    """It is said by the network that is made of the layers, not carried along unseen by them."""
+    """`truncated` is a setting of the network, not a hidden state of its layers."""
     plain = rnn.Network([rnn.LSTM(3), rnn.Dense(4), rnn.LSTM1997(2)], 5, 5, dtype="float64", skip=True)
     cut = rnn.online.truncated(plain)
     rnn.save(cut, tmp_path / "cut")

@@ -238,7 +238,7 @@ def test_resuming_from_odd_arguments_is_a_line(
 
 
 def test_a_description_of_a_million_lists_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    """In memory each byte of it would be seventy."""
+    """Parsed, each byte of the description would take 70 bytes of memory."""
     rnn.save(model("LSTM"), tmp_path / "m")
     content = (tmp_path / "m").read_bytes()
     length = int.from_bytes(content[:8], "little")

@@ -89,7 +89,7 @@ def test_threads_change_no_bit() -> None:
 
 
 def test_unknown_backends_and_invalid_threads_are_rejected() -> None:
-    """So it reaches what compiles."""
+    """The errors show that both arguments reach the compiler."""
     for how, make in itertools.product([{"backend": "abacus"}, {"threads": 0}], MODELS.values()):
         with case(how, make), pytest.raises(gn.GraphnetError, match=r"abacus|threads"):
             make(**how)

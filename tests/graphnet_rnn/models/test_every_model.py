@@ -99,7 +99,7 @@ every = pytest.mark.parametrize("name", MAKE)
 
 
 def made(name: str) -> rnn.Model:
-    """With weights that are nobody's first ones; tables stay tables."""
+    """A model with random weights; the tables of an HMM stay as they are."""
     model = MAKE[name]()
     if not isinstance(model, rnn.HMM):
         model.theta = np.random.default_rng(7).standard_normal(model.theta.size)

@@ -124,7 +124,7 @@ def test_pytorch_agrees() -> None:
 
 
 def test_inputs_of_different_lengths() -> None:
-    """As the docstring says: where a case has ended, the blank is sure."""
+    """Shorter inputs by the docstring's recipe: after the end, the blank has probability 1."""
     time, symbols = 6, 3
     logits, ends = random_logits(time, 2, symbols), [4, 6]
     z, t = gn.input(logits.shape, "float64"), gn.input((2, 2), "int64")
@@ -226,7 +226,7 @@ def dense(nodes: list[gn.Node], tangent: gn.Node, held: Sequence[tuple[gn.Node, 
 
 
 def alignments(p: Array, target: Labels, repeats: str) -> tuple[Array, Array]:
-    """All that spell the target, one-hot (count, time, symbols), and their shares of its probability."""
+    """All alignments of the target, one-hot (count, time, symbols), and their shares of its probability."""
     time, symbols = p.shape
     every = itertools.product(range(symbols), repeat=time)
     found = [path for path in every if spell(path, repeats, symbols - 1) == target]
@@ -312,7 +312,7 @@ def test_errors_when_built() -> None:
 
 
 def test_errors_when_run() -> None:
-    """Never another sequence's loss: also not in the first case, whose wrong labels would be the second's."""
+    """Wrong labels raise an error, for the first case and the last; another sequence's are never read."""
     rows = [[4, -1, -1], [0, -2, -1], [1, -1, 1], [-1, 1, -1], [3, -1, -1], [2**62, 1, 1]]
     logits, right = random_logits(5, 2, 4), [0, 1, -1]
     for backend, repeats in itertools.product(["numba", "numpy"], ["merge", "keep"]):
@@ -432,7 +432,7 @@ def speech(rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def test_hessian_free_learns_to_spell() -> None:
-    """With the loss's own curvature conjugate gradient ends at its first step; with its surrogate it does not."""
+    """CG meets negative curvature with the loss's own curvature, and none with the surrogate."""
     net = rnn.Network([rnn.Elman(12)], inputs=WIDTH, outputs=LABELS + 1, loss="ctc", seed=1)
     u = net.unroll(time=TIME, batch=BATCH, initial="zero", labels=LONGEST)
     fed = speech(np.random.default_rng(0))

@@ -339,7 +339,7 @@ def test_structural_damping_of_units_without_an_axis_of_cases() -> None:
 
 
 def test_metrics_see_the_steps_that_there_are() -> None:
-    """Their numbers add up over cases: those of a batch are those of each case by itself."""
+    """A metric's numbers of a batch equal the sum of those of single cases."""
     for metric in [
         Kronecker(sampled=False),
         *(as_metric("test", name) for name in ("ruop", "rbpm", "qdrbpm")),

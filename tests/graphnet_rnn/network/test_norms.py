@@ -82,7 +82,7 @@ def test_both_layers_against_finite_differences() -> None:
 
 
 def test_cells_of_an_lstm_reach_further_than_its_outputs() -> None:
-    """With gates that keep everything, ∂L/∂c does not fade; the state h, which is only read, falls at once."""
+    """With open forget gates, ∂L/∂c does not fade. ∂L/∂h falls to 0 at once: only outputs read h."""
     net = network(rnn.LSTM(3))
     net.parameters["layer0.b_f"].value[...] = 30
     for name in ("W_hi", "W_hf", "W_ho", "W_hg"):

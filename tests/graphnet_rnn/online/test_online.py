@@ -67,7 +67,7 @@ def assert_same(found: tuple[float, Array], expected: tuple[float, Array]) -> No
 
 
 def test_rtrl_is_bptt() -> None:
-    """From learned states, whose parameters have gradients, too."""
+    """Initial states are learned, and their gradients are compared, too."""
     for name in CELLS:
         with case(name):
             net = network(CELLS[name](3), initial_state="learned")
@@ -115,7 +115,7 @@ def test_rtrl_from_given_and_zero_states() -> None:
 
 
 def test_each_step_has_the_gradient_of_its_own_loss() -> None:
-    """Not only their sum: loss_t backpropagated alone, for every t; and states and outputs are those of a run."""
+    """Gradient of loss_t alone for every t; outputs and states equal those of `run`."""
     net = network(rnn.LSTM(3))
     x, t = symbols()
     learner = RTRL(net, BATCH)
@@ -184,7 +184,7 @@ FORMS = [rnn.LSTM, rnn.LSTMPeephole, rnn.LSTM1997, rnn.LSTMKrause, rnn.LSTMSutsk
 
 
 def test_truncated_gradient() -> None:
-    """As a graph, by RTRL on it, and with one trace for each weight: all that of NumPy, and not the whole gradient."""
+    """Backpropagation, TruncatedLSTM and RTRL on the truncated net all give NumPy's truncated gradient."""
     for form in FORMS:
         with case(form):
             net = network(form(3))
@@ -253,7 +253,7 @@ def test_unsupported_networks_are_rejected() -> None:
 
 
 def test_observations_and_states_that_do_not_fit() -> None:
-    """And the learner is as before."""
+    """After each error, the learner is unchanged."""
     learner = RTRL(network(rnn.Elman(3)), BATCH)
     vectors = RTRL(network(rnn.Elman(3), loss="squared"), BATCH)
     one_is_nan = [[1, 1, 1, 1], [np.nan, 1, 1, 1]]

@@ -79,7 +79,7 @@ def test_squared_gradients_are_those_of_single_cases() -> None:
 
 
 def test_an_objective_of_one_case_that_is_none_is_refused_at_once() -> None:
-    """Another would give a wrong preconditioner."""
+    """With any other objective, the preconditioner would be wrong."""
     whole = objective(3)
     singles = [
         (objective(3), "as large as those of a batch"),
@@ -115,7 +115,7 @@ def bowl() -> rnn.Objective:
 
 
 def test_minimize_reports_the_reason_for_its_end() -> None:
-    """By a tolerance of minimize's or the optimizer's own, since rounding leaves nothing, or where nothing helps."""
+    """Reasons: number of steps, a tolerance of `minimize` or of the optimizer, rounding, no progress."""
     assert rnn.minimize(bowl(), steps=3).reason == "steps"
     for optimizer in (rnn.SGD(1e-3), rnn.LBFGS(iterations=5), rnn.NonlinearConjugateGradient(iterations=5)):
         with case(optimizer):
@@ -139,7 +139,7 @@ def test_minimize_reports_the_reason_for_its_end() -> None:
 
 
 def test_callbacks_see_the_point_that_was_reached() -> None:
-    """Not one that the step only tried."""
+    """Callbacks don't see points that a step tried and rejected."""
     for optimizer in [HessianFree(damping=1e-3), rnn.LBFGS(iterations=3), rnn.SGD(1e-3)]:
         with case(optimizer):
             objective, seen = bowl(), []

@@ -54,7 +54,7 @@ SPECIAL: list[optimizers.Optimizer] = [
 
 @pytest.mark.parametrize("kind", [*optimizers.ALL.values(), None])
 def test_every_optimizer_passes_the_check(kind: Any) -> None:
-    """None: those of SPECIAL."""
+    """kind None: the optimizers of SPECIAL."""
     first_order = kind is not None and issubclass(kind, FirstOrder)
     for optimizer in SPECIAL if kind is None else [kind(), kind(**SCHEDULED)] if first_order else [kind()]:
         with case(optimizer):
@@ -92,7 +92,7 @@ class Replacing(ByHand):
 
 
 class Forgetful(ByHand):
-    """It remembers what no state tells."""
+    """Depends on an attribute that is not part of the state."""
 
     def move(self, theta, g, state):
         seen = getattr(self, "seen", 0)
@@ -134,7 +134,7 @@ def test_faults_are_found() -> None:
 
 @dataclass(frozen=True)
 class Odd(FirstOrder):
-    """Its update gives what `new` makes of θ, g and the state."""
+    """Its update returns `new(θ, g, state)`."""
 
     new: Any = None
 

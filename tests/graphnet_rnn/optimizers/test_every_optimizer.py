@@ -84,7 +84,7 @@ CASES = {
 
 
 def test_steps_equal_the_reference() -> None:
-    """And each tells the loss and the slope of where it began."""
+    """Each report has the loss and the gradient norm of the step's first point."""
     require_rows(
         set(FIRST_ORDER) - set(CASES), "CASES in test_every_optimizer.py", "its equation as a plain loop"
     )
@@ -177,7 +177,7 @@ def test_early_stopping_rule() -> None:
 
 
 def test_every_optimizer_reduces_the_loss_and_reports_each_step() -> None:
-    """In one line of words, the same whenever the step is made; the parameters hold the last point."""
+    """A report is one line, the same in every run; the parameters hold the last point."""
     for kind in optimizers.ALL.values():
         with named(kind):
             rows, settings = [], {"rate": 1e-4} if kind in FIRST_ORDER.values() else {}
@@ -259,7 +259,7 @@ def test_objective_is_a_function_of_w_alone() -> None:
 
 
 def test_fed_arrays_are_copied() -> None:
-    """Also for a curvature, which keeps its forward pass from one product to the next."""
+    """Changing the arrays later changes neither the loss nor curvature products."""
     network, u, arrays = small_network()
     objective = objective_of(network, u)
     batched = rnn.BatchedObjective(objective_of(network, u))
@@ -377,7 +377,7 @@ def test_groups_are_factors_on_rate_and_decay() -> None:
 
 
 def test_groups_name_the_keys_of_the_parameters() -> None:
-    """Of a mapping, as those of a composed model, whose parts may have weights of one name."""
+    """The keys of a mapping are used, since parts of a composed model may have equal names of weights."""
     one, two = (gn.parameter(np.array([2.0]), name="layer0.w") for _ in range(2))
     cost = gn.sum(one * one + two * two)
     parameters = {"encoder.layer0.w": one, "decoder.layer0.w": two}

@@ -20,7 +20,7 @@ SIZE = 24
 
 
 class Quadratic:
-    """Whose model is ½ δᵀA δ - bᵀδ at every point, and whose loss is what `loss_of(c)` says: δ = Σ cᵢ (CG's step i).
+    """The model is ½ δᵀA δ - bᵀδ at every point. The loss is `loss_of(c)`, with δ = Σ cᵢ (CG's step i).
 
     Steps of CG are conjugate, so cᵢ is found from δ alone: after i steps of CG it is 1 up to i and 0 beyond.
     """
@@ -46,7 +46,7 @@ class Quadratic:
 
 
 def first_step(objective: Any, optimizer: HessianFree, start: Array | None = None) -> Any:
-    """From 0; start: the last direction."""
+    """Makes one step from 0. start: direction of the step before."""
     theta = np.zeros(SIZE)
     state = optimizer.init(theta)
     if start is not None:
@@ -60,7 +60,7 @@ def by_iterate(reductions: Mapping[int, float], before: float = 100.0) -> Callab
 
 
 def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
-    """Of the largest reduction so far, not of the last one (Sutskever 2013, 4.4)."""
+    """The share refers to the largest reduction so far, not the last one (Sutskever 2013, 4.4)."""
     for third, ends in [(9.1, False), (8.9, True)]:
         with case(third, ends):
             objective = Quadratic(by_iterate({1: 10.0, 2: 9.5, 3: third, 4: 9.2, 6: 9.2, 8: 9.2}))
@@ -98,7 +98,7 @@ def test_krauses_rule_does_not_count_where_cg_is_still_making_up_for_its_start()
     assert sum(found.values[i] > 0 for i, _ in found.kept) >= 3, "enough to end it, if the loss only rises"
 
     def loss_of_nearest(w: Array) -> float:
-        """As the model says, at iterates below 0; nothing but worse above it."""
+        """The model's value at iterates where it is negative; a large loss elsewhere."""
         if not w.any():
             return 0.0
         step = min(found.kept, key=lambda kept: float(np.linalg.norm(kept[1] - w)))[0]
@@ -111,7 +111,7 @@ def test_krauses_rule_does_not_count_where_cg_is_still_making_up_for_its_start()
 
 
 def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
-    """Not from the iterate that was taken, and not from what the line search left of it (Martens 2010, 4.5 and 4.6)."""
+    """The warm start is a share of CG's last iterate, not of the chosen one (Martens 2010, 4.5 and 4.6)."""
     for share, settings in [(0.95, {}), (0.0, {"warm_start": 0.0}), (0.5, {"warm_start": 0.5})]:
         with case(share):
             objective = Quadratic(by_iterate({2: 9.0, 4: 7.0}))
@@ -128,7 +128,7 @@ def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
 
 
 def test_default_settings_are_those_of_the_publications() -> None:
-    """Where CG ends: Martens 2010, 4.4; Sutskever 2013, 4.4. The greedy form: Krause 2015, 4.1."""
+    """CG's end: Martens 2010, 4.4; Sutskever 2013, 4.4. Greedy variant: Krause 2015, 4.1."""
     assert (HessianFree().warm_start, HessianFree().retained, HessianFree().tolerance) == (0.95, 0.9, 5e-4)
     assert (GreedyHessianFree().cg_steps, GreedyHessianFree().failures) == (100, 5)
     assert AugmentedHessianFree().warm_start == 1
@@ -219,7 +219,7 @@ def wavy(b: float = 0.01, l: float = 39.0):
 
 
 def two_kinks(b1: float, b2: float):
-    """Of Yanai, Ozawa & Kaneko."""
+    """Function with two kinks, from Yanai, Ozawa & Kaneko."""
     g1, g2 = (math.sqrt(1 + b * b) - b for b in (b1, b2))
 
     def f(a: float) -> float:
@@ -311,7 +311,7 @@ def test_line_search_accepts_by_slopes_if_rounding_hides_the_decrease() -> None:
 
 
 def test_line_search_uses_slopes_if_rounding_hides_the_decrease() -> None:
-    """From a trial that is too far, or too near, to the minimum of the parabola, which no value shows."""
+    """Starts too far or too near. Values hide the parabola's minimum, but slopes show it."""
     for first in [3.0, 50.0, 1e-3]:
         with case(first):
             f, slope = lambda a: 1 + 1e-7 * math.sin(1e6 * a), lambda a: 2e-8 * (a - 1)

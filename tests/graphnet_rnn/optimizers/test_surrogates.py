@@ -106,7 +106,7 @@ def natural(model: EnergyModel, v: Array) -> Callable[[Array], Array]:
 
 
 def covariance(b_v: Array, b_h: Array, W: Array) -> Array:
-    """Of v, h and v hᵀ in an RBM, over all its states."""
+    """Covariance of v, h and v hᵀ in an RBM, over all its states."""
     v, h = (np.array(list(itertools.product([0.0, 1.0], repeat=len(b)))) for b in (b_v, b_h))
     s = np.array([[*a, *b, *np.outer(a, b).ravel()] for a in v for b in h])
     e = np.exp(s @ np.concatenate([b_v, b_h, W.ravel()]))

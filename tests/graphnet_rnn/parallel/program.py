@@ -15,13 +15,13 @@ from graphnet_rnn.parallel.mpi import takes_gpu
 
 
 def parts_of(count: int, length: int) -> list[np.ndarray]:
-    """Of very different sizes, so that another order of additions shows."""
+    """Parts of very different magnitudes, so that another order of additions changes the bits."""
     random = np.random.default_rng(count)
     return [random.standard_normal(length) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
 
 
 def sums(ranks: MPIRanks) -> None:
-    """Of short vectors, which all send to all, and of long ones, made in slices; of fewer parts than ranks."""
+    """Sums of short and long vectors (which use different algorithms), and of fewer parts than ranks."""
     for count, length in ((7, 5), (7, 40_000), (2, 5), (2, 40_001)):
         parts = parts_of(count, length)
         found = ranks.sum(count, (parts[i] for i in ranks.own(count)), length)

@@ -86,7 +86,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_optimizer_takes_the_same_steps_on_several_processes(name: str) -> None:
-    """All that is in the rows, and the running mean of the weights, to the bit."""
+    """Rows of the history, weights and their running mean have the same bits for any number of ranks."""
     kind = ALL[name]
     few = {field: 3 for field in ("cg_steps",) if hasattr(kind, field)}
     optimizer = kind(**few | SETTINGS.get(name, {}))
@@ -208,7 +208,7 @@ def test_one_process_without_mpiexec_and_mpi_variables_are_not_inherited(monkeyp
 
 
 def test_shares_carry_their_states_as_whole_batches_do(tmp_path: Path) -> None:
-    """States are equal for optimizers that need a gradient, a metric, or losses of other weights."""
+    """Carried states with two shares equal those with one, if an optimizer needs a gradient or a metric."""
     steps = (rnn.SGD(1e-9), rnn.Riemannian(rate=1e-9), rnn.NaturalGradient("kfac", rate=1e-9))
     for optimizer in (*steps, rnn.HessianFree()):
         states = []
@@ -226,7 +226,7 @@ def test_shares_carry_their_states_as_whole_batches_do(tmp_path: Path) -> None:
 
 
 def test_batches_that_are_made_lazily() -> None:
-    """Each is another, though none is held by anybody else."""
+    """A list of batches gives the same loss as an array, although no other object holds its items."""
     net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS)
     u = net.unroll(4, 2, initial="zero")
     symbols = np.random.default_rng(0).integers(0, SYMBOLS, (6, 2, 4, 2))
@@ -333,7 +333,7 @@ def test_a_rank_sends_few_branches() -> None:
 
 
 def test_ranks_share_parts_and_have_the_same_sums() -> None:
-    """Also those that have none."""
+    """Ranks without a part have the same sums, too."""
     for size, count in ((1, 11), (2, 11), (3, 11), (8, 11), (5, 3)):
         given = parts_of(count, 3)
 

@@ -66,7 +66,7 @@ def by_threads(size: int, work: Callable[[Ranks], T]) -> list[T]:
     with ThreadPoolExecutor(size) as pool:
         futures = [pool.submit(one, rank) for rank in range(size)]
     errors = [error for error in (future.exception() for future in futures) if error is not None]
-    # Who was left waiting says so, too; what it waited for is the cause.
+    # Other ranks then raise BrokenBarrierError; the error that caused it is raised first.
     for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
         raise error
     return [future.result() for future in futures]

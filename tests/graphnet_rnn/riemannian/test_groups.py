@@ -106,7 +106,7 @@ def test_blocks_are_sums_of_outer_products() -> None:
 
 
 def _solved(group: UnitGroup, M: Any, g: list[Any], reduction: str) -> list[Any]:
-    """By dense matrices: of the quasi-diagonal the inverse as Ollivier 2013 has it, eqs 34-35."""
+    """Solves with dense matrices; the quasi-diagonal inverse is that of Ollivier 2013, eqs 34-35."""
     found = [np.zeros(a.shape) for a in g]
     starts = np.cumsum([0, *(i.places(group.units).shape[1] for i in group.incoming)])
     for y, j in itertools.product(range(group.symbols), range(group.units)):
@@ -154,7 +154,7 @@ def test_units_are_the_same_however_they_are_written() -> None:
     plain = {"W": draws((2, 3)), "U": draws((3, 3)), "b": draws(3)}
 
     def steps(write: Any, factors: tuple[float, ...], shift: float, reduction: str) -> list[Any]:
-        """Of the plain weights."""
+        """Steps, converted to the plain weights."""
         weights = [gn.parameter(w / c, name) for (name, w), c in zip(plain.items(), factors, strict=True)]
         x, h, t = inputs = [gn.input(a.shape, "float64") for a in cases]
         o = gn.tanh(write(x, h, *weights) + shift) @ np.eye(3)[::-1]

@@ -105,7 +105,7 @@ def test_steps_are_those_of_the_source() -> None:
 
 
 def objective_of(network: rnn.Network, x: Any, **settings: Any) -> rnn.Objective:
-    """Of a sequence all of whose symbols are predicted."""
+    """Objective of a sequence in which all symbols are predicted, including the first."""
     u = network.unroll(len(x) - 1, 1, initial="learned", predict_first=True)
     objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets], **settings)
     objective.feed(x[:-1, None], x[:, None])

@@ -291,7 +291,7 @@ def _white(M: Array, lag: Array, symmetric: bool) -> Array:
 
 
 def test_drawn_slopes_have_the_covariance_of_the_fisher_metric() -> None:
-    """Of a net without recurrence the mean over draws is the Gauss-Newton matrix of each pre-activation."""
+    """Without recurrence, the mean over draws equals the Gauss-Newton matrix of each pre-activation."""
     net = rnn.Network([rnn.Dense(2)], 3, 3, dtype="float64", seed=2)
     u = net.unroll(1, 1)
     groups, random = unit_groups(u.cost, net.parameters.values()), gn.RandomSource(0)

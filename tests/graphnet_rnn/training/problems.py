@@ -80,7 +80,7 @@ def drawn(**how: Any) -> Problem:
 
 
 def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -> Problem:
-    """By default the last batch of an epoch is not full."""
+    """By default, the last batch of an epoch is smaller."""
     net = rnn.Network([rnn.LSTM(4)], 3, 2, "squared", recurrent_dropout=0.2, **(network or {}))
     x = draws().normal(size=(7, cases, 3))
     settings = {"batch": 8, "weights": np.arange(1, cases + 1), **how}
@@ -128,7 +128,7 @@ def with_noise(model: rnn.Model) -> Any:
 
 
 def composed(model: dict[str, Any] | None = None, graph: Any = None, **how: Any) -> Problem:
-    """By default the last batch of an epoch is not full."""
+    """By default, the last batch of an epoch is smaller."""
     both = pair(
         rnn.Network([rnn.GRU(4)], 3, 0, recurrent_dropout=0.2, reads="vectors", **(model or {})),
         rnn.Network([rnn.GRU(4)], 2, 3, reads="vectors"),
@@ -179,7 +179,7 @@ def energy(**how: Any) -> Problem:
 
 
 def temporal(**how: Any) -> Problem:
-    """On the activities of a model below."""
+    """The cases are activities of another model, `below`."""
     settings = {"batch": 5, "below": [rnn.energy.TRBM(6, 4)], "gibbs_steps": lambda n: 1 + n // 4, **how}
     return rnn.EnergyCases(rnn.energy.RTRBM(4, 3), bits(5, 22, 6), **settings)
 

@@ -57,7 +57,7 @@ def losses_by_hand(net: rnn.Network, x: Array, t: Array, weights: Array, unscore
 
 
 def taken(problem: rnn.Arrays, x: Array) -> list[int]:
-    """Which cases the step was fed, in their order, but for those that only fill it up."""
+    """Numbers of the cases that were fed for the step, in their order, without padding cases."""
     objective = problem.objective
     batches = objective.gradient_batches if isinstance(objective, rnn.BatchedObjective) else [objective.fed]
     found = []
@@ -485,7 +485,7 @@ def test_structural_damping_of_labels_is_that_of_each_case_by_itself() -> None:
 
 
 def test_bits_are_between_0_and_1() -> None:
-    """Else the loss has no least value."""
+    """Targets outside 0 ... 1 are refused, since the loss would have no minimum; weight 0 allows them."""
     x, t = data("sigmoid")
     for wrong in (-1.0, 255.0, np.inf):
         t[2, 1, 0] = wrong
@@ -509,7 +509,7 @@ def test_labels_are_no_steps_though_there_are_as_many() -> None:
 
 
 def test_cases_without_a_scored_step_are_of_no_weight() -> None:
-    """However the cases are cut into batches."""
+    """The validation loss is the same for every batch size and number of buckets."""
     lengths = np.array([6, 2, 3, 4, 5, 2, 6])
     generator = np.random.default_rng(0)
     x, t = generator.standard_normal((6, 7, 1)), generator.standard_normal((6, 7, 1))

@@ -26,7 +26,7 @@ RESUME = ["train", "--resume", "run", "--quiet", "--checkpoint-seconds", "0"]
 
 
 class Process:
-    """A command in a folder, in a process that is forked (it starts at once), which writes to `name`.said there."""
+    """Runs a command in a folder, in a forked process (which starts at once); output goes to `name`.said."""
 
     def __init__(self, folder: Path, command: list[str], name: str = "it") -> None:
         self.said = folder / f"{name}.said"
@@ -46,11 +46,11 @@ class Process:
                 os._exit(code)
 
     def end(self) -> int:
-        """Its exit code; negative, the signal that ended it."""
+        """Waits for the end. Returns the exit code, or minus the number of the signal."""
         return os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
 
     def kill_after(self, seconds: float) -> int:
-        """SIGKILL, unless it has ended by then."""
+        """Sends SIGKILL after `seconds`, unless the process has ended. Returns the exit code."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             ended, status = os.waitpid(self.number, os.WNOHANG)
@@ -62,7 +62,7 @@ class Process:
 
 
 def two(folder: Path, command: list[str], pause: float, rng: random.Random) -> tuple[list[int], list[str]]:
-    """Of two at once the exit codes, and what they said."""
+    """Runs two processes at once; returns their exit codes and outputs."""
     processes = []
     for name in "ab":
         processes.append(Process(folder, command, name))
@@ -77,7 +77,7 @@ def new_folder(path: Path) -> Path:
 
 
 def continued(folder: Path) -> list[str]:
-    """The command that goes on with what there is."""
+    """RESUME if there is a checkpoint, else TRAIN."""
     return RESUME if any(folder.glob("run/checkpoint-*")) else TRAIN
 
 
@@ -114,7 +114,7 @@ def test_killed_again_and_again(tmp_path: Path, whole: tuple[dict[str, bytes], f
 
 
 def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
-    """One wins and ends as if it had been alone; the other says why it does not, in one sentence."""
+    """One process trains as if it were alone; the other one ends with an error in one sentence."""
     rng = random.Random(1)
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))

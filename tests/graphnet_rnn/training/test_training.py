@@ -161,7 +161,7 @@ def test_interrupted_and_resumed_is_never_stopped(tmp_path: Path, name: str) -> 
 
 
 def test_fixed_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
-    """They are what was drawn when the run began, whatever the cell of the continuation would draw."""
+    """Resuming keeps the fixed weights of the first run, even if the new cell would draw others."""
     drawn = {"layers": [rnn.EchoState(8, initial={"W_hh": rnn.initializers.orthogonal()})]}
     trainer(tmp_path / "whole", net=drawn).run()
     trainer(tmp_path / "parts", net=drawn, listeners=[interrupt_at(5)]).run()
@@ -177,7 +177,7 @@ def signalled(folder: Path, *numbers: int) -> Trainer:
 
 
 def test_signals_leave_a_checkpoint_and_a_second_one_ends_at_once(tmp_path: Path) -> None:
-    """But a terminal that closes often sends two: its shell tells its jobs, and then the system does."""
+    """A second SIGHUP does not count: a closed terminal often sends two, by the shell and the system."""
     before = [signal.getsignal(number) for number in (INTERRUPT, END, HANG_UP)]
     for numbers in ((END,), (HANG_UP,), (INTERRUPT, HANG_UP), (HANG_UP, HANG_UP)):
         with case(*numbers):
@@ -302,7 +302,7 @@ def test_a_changed_history_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_best_model_that_was_lost_or_changed_is_there_again(tmp_path: Path) -> None:
-    """Another run's too, and where the best epoch is long ago: the checkpoint knows its weights."""
+    """The model is restored if it is missing, empty or another run's, even if the best epoch was long ago."""
 
     class Worse(Listener):
         def stepped(self, trainer: Trainer, report: Report) -> None:
@@ -425,7 +425,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(
 
 
 def test_a_run_whose_folder_is_removed_ends_and_writes_into_no_other_run_s(tmp_path: Path) -> None:
-    """Which was made anew, by a run that has it now; or not."""
+    """The folder may have been made again by another run."""
     theirs: dict[str, bytes] = {}
 
     def another_begins() -> None:
@@ -446,7 +446,7 @@ def test_a_run_whose_folder_is_removed_ends_and_writes_into_no_other_run_s(tmp_p
 
 
 def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """From the next file that is written; before, another may take it, and this one ends."""
+    """The lock is made again with the next file. If another run has taken it by then, this run ends."""
     lock = tmp_path / "run" / ".lock"
     there: list[bool] = []
     at = [At(9, lock.unlink), At(20, lambda: there.append(lock.exists()))]
@@ -511,7 +511,7 @@ def fills_half_a_row(file: io.FileIO, line: bytes) -> None:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """It may take a part of a row: none of it stays, and the run can be continued once there is room."""
+    """If only a part of a row fits on the disk, it is removed, and the run can be resumed."""
     for what, function, failing, last in (
         ("the first row", "graphnet_rnn.training.folder.append_line", fails, 0),
         ("a checkpoint", "os.fsync", fails, 7),

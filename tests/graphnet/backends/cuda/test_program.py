@@ -78,7 +78,7 @@ def test_a_stored_function_gives_the_same_bits(tmp_path) -> None:
 
 
 def test_again_brings_only_what_varies(tmp_path) -> None:
-    """Also where no instruction comes after those that do not vary: a varying input is a piece of a result."""
+    """A varying input may also be a part of a result itself, without any instruction on it."""
     x, v = gn.input((3, 3), "float64"), gn.input((3, 3), "float64", varying=True)
     function = gn.compile([gn.concatenate([gn.tanh(x) @ v, v], axis=1)], [x, v], "cuda")
     function.save(tmp_path / "f.gn")
@@ -157,7 +157,7 @@ def test_too_little_memory_or_a_missing_package(monkeypatch) -> None:
 
 @pytest.mark.skipif(not SIMULATED, reason="there is a GPU")
 def test_no_gpu() -> None:
-    """Without a simulator and without a GPU: one sentence that says what to do, and the other back ends still work."""
+    """Without simulator and GPU, the error says what to do, and other back ends work."""
     program = """
 import graphnet as gn, numpy as np
 try:

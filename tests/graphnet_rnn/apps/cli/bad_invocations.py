@@ -418,7 +418,7 @@ class Bad(NamedTuple):
 
 
 def bad(line: str, says: str, good: str = "") -> Bad:
-    """Of a row: the first option in it is what it is about, by any of its names, with the value that follows it."""
+    """Makes a case from a row. Its first option is the one that the error must name, with its value."""
     words = shlex.split(re.sub(r"<(.+?)\*(\d+)>", lambda found: found[1] * int(found[2]), line))
     first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
     about, value = [*words[first:], "", ""][:2]
@@ -428,7 +428,7 @@ def bad(line: str, says: str, good: str = "") -> Bad:
 
 
 def rows(command: str) -> list[Bad]:
-    """All of a command; of none for ""."""
+    """All rows of a command; for "", those without a command."""
     if not command:
         return [bad(line, says) for says, line in NONE]
     found = []

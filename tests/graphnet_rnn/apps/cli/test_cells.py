@@ -167,7 +167,7 @@ def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.Capture
 
 
 def test_a_mistake_is_reported_with_its_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where the file is called like a module of Python's, whose source it must not be taken for."""
+    """The file has the name of a module of Python, but the error shows the right line."""
     right, wrong = '    states = (rnn.State("h"), rnn.State("s", "slow"))', '    states = rnn.State("h")'
     file = elsewhere.parent / "cells" / "random.py"
     file.write_text(CELLS.replace(right, wrong), encoding="utf-8")
@@ -221,7 +221,7 @@ def test_check_shows_the_equations_that_were_given(capsys: pytest.CaptureFixture
 
 
 def test_parameters_in_the_list(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By hand: (65 + 128) · 128 + 128, four times for the LSTM."""
+    """Parameters by hand: (65 + 128) · 128 + 128, four times that for the LSTM."""
     assert main(["cells", "Elman", "LSTM", "EchoState(128)", "../cells/random.py:Layer"]) == 0
     elman, lstm, echo, layer = capsys.readouterr().out.split("\n\n")
     assert elman.startswith(f"Elman(units=128): {(65 + 128) * 128 + 128:,} parameters\n")

@@ -144,7 +144,7 @@ def test_long_runs_keep_few_points_and_their_mean(terminal: Bar) -> None:
 
 
 def test_curve_is_not_drawn_in_unsuitable_terminals(terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In what is no such terminal, or where it is left out."""
+    """No curve in small or dumb terminals, in pipes, or with live=False."""
     assert console.allows(terminal)
     for variable, value in (("TERM", "dumb"), ("TERM", None), ("COLUMNS", "39"), ("LINES", "12")):
         with pytest.MonkeyPatch.context() as patch, case(variable, value):
@@ -167,7 +167,7 @@ real = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are 
 
 @real
 def test_training_in_a_terminal_shows_it_and_leaves_the_log_alone(tmp_path: Path) -> None:
-    """On the screen, and in a pipe."""
+    """In a terminal, and in a pipe."""
     from tests.graphnet_rnn.apps.cli.pseudo_terminal import Terminal
 
     (tmp_path / "text.txt").write_text("a cat sat on a mat, and a rat sat on it.\n" * 330, encoding="utf-8")

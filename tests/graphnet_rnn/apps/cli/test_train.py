@@ -48,7 +48,7 @@ def run(here: Path, trained: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """But for what Python keeps of code."""
+    """Contents of all files, except in `__pycache__`."""
     found = (p for p in folder.rglob("*") if p.is_file() and p.parent.name != "__pycache__")
     return {str(p.relative_to(folder)): p.read_bytes() for p in found}
 
@@ -166,7 +166,7 @@ def test_schedules_and_optimizers_resume_exactly(here: Path, schedule: str, opti
 
 
 def test_resume_alone_or_computed_in_another_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Alone it goes to the epochs that were asked for, which have been made."""
+    """Alone, it changes nothing, since all epochs are made. Then continues with other back ends."""
     before = files(run)
     assert main(AGAIN) == 0
     assert capsys.readouterr() == ("", "")
@@ -191,7 +191,7 @@ def test_resume_where_the_texts_have_moved(here: Path, capsys: pytest.CaptureFix
 
 
 def test_interrupted_ends_with_130(here: Path, capsys: Any, monkeypatch: Any) -> None:
-    """In the first epoch, of which no curve can be drawn yet."""
+    """Interrupted in the first epoch, when there is no curve yet."""
 
     def interrupt(self: Any, trainer: rnn.Trainer, report: Any) -> None:
         trainer._interruption.came = True
@@ -324,7 +324,7 @@ def test_resume_of_a_run_from_python(here: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_invalid_stored_arguments_are_rejected(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a checkpoint from somebody else: one sentence on one line."""
+    """Checkpoints of others with invalid arguments give a one-line error."""
     before = {path: path.read_bytes() for path in run.glob("checkpoint-*")}
     data = "book.txt\ngraphnet-rnn train: all is well"
     wrong = [("encoding", "x\0"), ("data", data), ("data", 3), ("memory", "9" * 5000), ("units", "many")]
@@ -343,7 +343,7 @@ def test_invalid_stored_arguments_are_rejected(run: Path, capsys: pytest.Capture
 
 
 def test_resume_names_the_code_that_it_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before it does, also if it is quiet; not where the person named the file."""
+    """Names the file before importing it, also with --quiet, but not if the user named it in this command."""
     mine = here / "mine.py"
     mine.write_text(CELLS + "\nimport sys\nprint('imported', file=sys.stderr)\n", encoding="utf-8")
     assert main([*TRAIN, "--cell", "mine.py:Own", "--quiet"]) == 0
@@ -387,7 +387,7 @@ START = ("--start", "run/model.safetensors", *SHORT)
 
 
 def test_another_optimizer_goes_on_from_a_model_and_is_resumed(here: Path, run: Path) -> None:
-    """As a program does it: `rnn.load`, a problem, a Trainer."""
+    """The result equals that of a program with `rnn.load`, a problem and a Trainer."""
     net = rnn.load("run/model.safetensors")
     words = ["train", "text.txt", *START, "--optimizer", "hf(cg_steps=2)", "--gradient-batches", "2"]
     assert main([*words, "--epochs", "2", "--out", "whole"]) == 0
@@ -434,7 +434,7 @@ def test_a_cell_of_one_s_own(here: Path) -> None:
 
 
 def test_sequences_are_read_as_the_model_reads_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its loss, and its columns in another table, in whatever order; a table of others is refused."""
+    """The model's loss and columns are used, for columns in any order. A table with others is refused."""
     table = np.random.default_rng(0).standard_normal((200, 3)).round(2)
     np.savetxt("one.csv", table, "%.3f", ",", header="a,b,c", comments="")
     np.savetxt("two.csv", table[:, ::-1], "%.3f", ",", header="c,b,a", comments="")

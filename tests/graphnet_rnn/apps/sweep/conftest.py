@@ -25,7 +25,7 @@ ONE = threading.Lock()
 
 
 class Stub:
-    """In the place of the process of a run: what it is to do is in `begin`."""
+    """Stand-in for the process of a run; `begin` defines what it does."""
 
     def __init__(self, command: list[str], cores: list[int]) -> None:
         self.command = command
@@ -58,7 +58,7 @@ class Stub:
 
 
 class Inside(Stub):
-    """Trains, in this process."""
+    """Trains in this process."""
 
     def begin(self) -> None:
         said = io.StringIO()
@@ -72,7 +72,7 @@ class Inside(Stub):
 
 
 def history(run: Path, *values: float, sample: str = "", more: str = "") -> None:
-    """Written there as by a run that has these values."""
+    """Writes the history of a run with these values."""
     run.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = [{"event": "start", "unit": "bits/char"}]
     rows += [{"event": "epoch", "valid_bpc": value, "sample": sample or f"s{value}"} for value in values]
@@ -81,7 +81,7 @@ def history(run: Path, *values: float, sample: str = "", more: str = "") -> None
 
 
 class Endless(Stub):
-    """Has made an epoch, and goes on until it is told to end."""
+    """Has made one epoch, and continues until it is stopped."""
 
     all: ClassVar[list[Endless]] = []
 
@@ -92,7 +92,7 @@ class Endless(Stub):
 
 
 class Killed(Stub):
-    """By a signal from outside, before it has made an epoch."""
+    """Killed by a signal before its first epoch."""
 
     count = 0
 
@@ -153,7 +153,7 @@ def require_those_of_train(book: Book, folder: Path) -> None:
 
 
 def wait_until(happened: Callable[[], bool]) -> None:
-    """Only what hangs is not waited for."""
+    """Waits for an event; fails after 300 s."""
     end = time.monotonic() + 300
     while not happened():
         assert time.monotonic() < end, "this takes more than 300 s"
@@ -183,7 +183,7 @@ def target(link: Path) -> str:
 
 
 def numbers_of(folder: Path) -> list[int]:
-    """Of the processes that train there."""
+    """Process ids of the runs in this folder."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -100,7 +100,7 @@ def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, se
 
 @linux
 def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tmp_path: Path) -> None:
-    """Once by each signal; and once with the process that it was forked from."""
+    """Kills the run by each signal once, and then the process from which it was forked."""
     sweep = Sweep(recipe(text, 60, {"units": 4}), tmp_path / "s", workers=1)
     run = sweep.book.entries[0].run
     left, killed, nurseries = [signal.SIGKILL, signal.SIGTERM], set[int](), list[int]()
@@ -128,7 +128,7 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
 
 
 def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Path, take: Any) -> None:
-    """As by a system without memory: after three times without an epoch; so it goes on by retry."""
+    """Killed as by a system without memory: after three kills without an epoch, the run has failed."""
     take(Killed)
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "s", workers=1)
     sweep.run()
@@ -179,7 +179,7 @@ def test_two_machines_share_a_folder(text: str, tmp_path: Path, killed: bool, ta
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["worker", "sweep"])
 def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
-    """Nor does the sweep itself; its workers begin nothing more."""
+    """If the sweep is killed, its workers start no more runs."""
     out = tmp_path / "s"
     command = command_of(tmp_path, 30, "[4]" if victim == "worker" else "[4, 5, 6, 7]")
     # With one worker joblib starts no process.
@@ -201,7 +201,7 @@ def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Pa
 
 
 def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
-    """Also a row that is only half written, and a history that was cut when its run was resumed."""
+    """Includes a half-written row, and a history that was cut when its run was resumed."""
     book = Book(Recipe(text, {"units": 4, "epochs": 9}), tmp_path / "sweep")
     (entry,) = book.entries
     history(entry.run, 3.0, more='{"event": "epoch", "')

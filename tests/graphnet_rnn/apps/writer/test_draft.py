@@ -31,7 +31,7 @@ def network(cell: Any = rnn.LSTM, **settings: Any) -> rnn.Network:
 
 
 def expected_nats(net: rnn.Network, text: str) -> list[float | None]:
-    """By reading all of it from the start, without the characters that the model does not know."""
+    """Reads the whole text from its start, without characters that the model does not know."""
     known = "".join(c for c in text if c in LETTERS)
     if not known:
         return [None] * len(text)
@@ -446,7 +446,7 @@ def test_the_text_is_that_of_the_running_python(tmp_path: Path) -> None:
 
 
 def test_a_letter_is_one_step_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much stands before it."""
+    """One step of the network for each letter, for a text of any length."""
     draft, steps = Draft(rnn.load(own_model()), threads=1), []
     draft.type("def f(x):\n    The ")
 
