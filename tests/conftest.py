@@ -1,4 +1,4 @@
-"""Where there is no GPU, the cuda back end runs in Numba's simulator, which must be chosen before Numba is loaded."""
+"""Without a GPU, the cuda back end runs in Numba's simulator, which must be chosen before Numba is loaded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _gpus() -> int:
 if not _gpus():
     os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 
-# Who starts the tests in the background, or with nohup, hands signals on as ignored; tests send them to themselves.
+# With nohup or in the background, these signals are ignored, but tests send them to themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -42,11 +42,11 @@ if hasattr(signal, "SIGHUP"):
 # made not by them. Tests of what is kept set this themselves.
 kept.WORTH_KEEPING = sys.maxsize
 
-# Workers keep much that each full collection would visit: a tenth of the time of the tests.
+# A full collection would visit many objects of the workers: a tenth of the time of the tests.
 gc.freeze()
 gc.set_threshold(200_000, 20, 20)
 
-# No test cuts the power; those that watch what is synced put their own in its place.
+# No test needs fsync; tests of synced files replace it by their own.
 os.fsync = lambda fd: None
 
 # A simulated GPU is the same on every processor, and slow.

@@ -28,7 +28,7 @@ KEPT = ROOT / "build" / "everything.json"
 
 
 class Step(NamedTuple):
-    """words: of run.py. suite: whether pytest runs, with all tests. newest: in a copy without constraints.txt."""
+    """words: arguments of run.py. suite: True if it runs all tests. newest: runs without constraints.txt."""
 
     name: str
     words: Sequence[str]
@@ -48,7 +48,7 @@ STEPS = (
 
 
 class Outcome(NamedTuple):
-    """skipped: reason -> how many."""
+    """skipped: reason -> number of skipped tests."""
 
     step: str
     code: int
@@ -104,7 +104,7 @@ def commit() -> str:
 
 
 def outcomes_before(version: str) -> dict[str, Outcome]:
-    """Step -> what it came to, of this commit."""
+    """Step -> its outcome for this commit, from earlier runs."""
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if version and KEPT.exists() else {}
     return {name: Outcome(*row) for name, row in kept.get(version, {}).items()}
 

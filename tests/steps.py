@@ -30,17 +30,17 @@ from graphnet.system.process import own_cores
 __all__ = ["GUIDES", "PROCESSORS", "conditions", "processor", "pytest_command"]
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Processor -> the kernels that OpenBLAS takes, and whether NumPy may use a feature of this name.
+#: Processor -> OpenBLAS kernels, and a function that tells whether NumPy may use a feature.
 PROCESSORS = {
     "sse2": ("Prescott", lambda feature: False),
     "avx2": ("Haswell", lambda feature: "AVX512" not in feature and feature != "X86_V4"),
 }
-#: What a processor changes: generated code and its rounding.
+#: Tests whose results depend on the processor: generated code and its rounding.
 COMPUTED = (
     "tests/graphnet/backends", "tests/graphnet/ops", "tests/graphnet/testing/test_random_graphs.py",
     "tests/graphnet_rnn/cells/test_oracles.py", "tests/graphnet_rnn/optimizers/test_every_optimizer.py",
 )  # fmt: skip
-#: A simulated GPU, stored files, processes and memory are the same on each processor.
+#: Tests with the same results on each processor: simulated GPU, stored files, processes, memory.
 SAME_EVERYWHERE = (
     "tests/graphnet/backends/cuda", "tests/graphnet/backends/test_cache.py", "tests/graphnet/backends/test_races.py",
     "tests/graphnet/backends/test_minimal.py", "tests/graphnet/backends/test_threads.py",
@@ -58,12 +58,12 @@ GUIDES = ("tests/test_docs.py", "tests/test_tutorials.py")
 
 
 def conditions(seed: int) -> dict[str, str]:
-    """The environment of a step; a warning of Python's own about the C locale is no news."""
+    """Environment variables of a step. Python does not warn about the C locale."""
     return {
         "PYTHONHASHSEED": str(seed),
         "TZ": "Pacific/Kiritimati",
         "LC_ALL": "C",
-        "PYTHONDONTWRITEBYTECODE": "",  # hundreds of processes would read the code anew
+        "PYTHONDONTWRITEBYTECODE": "",  # else hundreds of processes would compile the code again
         "PYTHONUTF8": "0",
         "PYTHONCOERCECLOCALE": "0",
         "OPENBLAS_NUM_THREADS": "1",
@@ -73,7 +73,7 @@ def conditions(seed: int) -> dict[str, str]:
 
 
 def processor(name: str) -> dict[str, str]:
-    """The environment in which our back end, NumPy and OpenBLAS use only what this processor has."""
+    """Environment variables that restrict our back end, NumPy and OpenBLAS to this processor's features."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return {}
     kernels, has = PROCESSORS[name]

@@ -34,14 +34,14 @@ def blocks_of(page: Path) -> list[str]:
 
 
 WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
-#: Those whose blocks are run by tests of their own, below; the gallery has scripts with their pictures
+#: Pages whose blocks are run by other tests below; the gallery has scripts with their pictures
 #: (tests/viz/test_gallery.py).
 OTHERWISE = ("gallery", "arrays_and_tables", "forecasting", "second_order", "curvature")
 GUIDES = ["README", *(name for name in WITH_CODE if name not in OTHERWISE)]
 
 
 def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
-    """Runs a block as a notebook does: the value of an expression at its end is what is shown."""
+    """Runs a block as a notebook does; returns the value of its last expression."""
     linecache.cache[name] = (len(block), None, block.splitlines(keepends=True), name)
     tree = ast.parse(block, name)
     shown = None
@@ -55,7 +55,7 @@ def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
 def test_a_guide_runs_as_it_stands(
     guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every block, in one namespace, in an empty folder; what it draws can be drawn."""
+    """Runs every block in one namespace and an empty folder; figures and pictures can be rendered."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -72,7 +72,7 @@ def test_a_guide_runs_as_it_stands(
         assert (tmp_path / "cell.svg").read_text(encoding="utf-8").count("<svg") == 1
 
 
-#: What must be among the lines that a guide prints: what its prose says of them.
+#: Guide -> patterns of lines that it must print, because its prose mentions them.
 TOLD = {
     "README": (r"[1-3]\.\d\d bits per character",),
     "quick_start": (r"[1-3]\.\d\d bits per character", r"\b0% wrong after 8 steps"),
@@ -306,8 +306,8 @@ STORY, INDEX = "life_of_W_hh", "index"
 DESIGN_PAGES = sorted(page.stem for page in DESIGN.glob("*.md"))
 #: Those about one part each.
 PARTS = [page for page in DESIGN_PAGES if page not in (STORY, INDEX, "tried_and_not_kept")]
-#: What a function holds at most, its docstring apart; those that hold more: all cases, within what
-#: imports a library that may be absent.
+#: Maximum number of lines of a function without its docstring, and functions that may have more: all
+#: cases are inside a function that imports an optional library.
 LINES = 60
 LONGER = {f"benchmarks/others/{peer}_peer.py: costs" for peer in ("jax", "torch")}
 
@@ -322,7 +322,7 @@ def paths_in(text: str) -> list[str]:
 
 
 def test_paths_named_in_pages_and_glossary_exist() -> None:
-    """A folder ends with a slash, a file does not."""
+    """All paths named in pages and glossary exist; folders are written with a slash at the end."""
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     entries = re.findall(r"^- \*\*.+?\*\* \(`([\w./]+)`\): \S", glossary, re.MULTILINE)
     assert len(entries) == len(re.findall(r"^- ", glossary, re.MULTILINE)) > 30
@@ -341,7 +341,7 @@ def test_paths_named_in_pages_and_glossary_exist() -> None:
 
 
 def test_files_can_be_read_in_the_order_of_the_page() -> None:
-    """Each imports only those before it, of its list; and the engine's are short enough for an afternoon."""
+    """A file imports no later file of its list. The engine's files are short enough for an afternoon."""
     engine, framework = (
         [path for path in paths_in(part) if path.endswith(".py")]
         for part in text_of("reading_order").split("## The framework")
@@ -384,7 +384,7 @@ def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
     for folder in folders:
         package, part, *_ = folder.split("/")
         assert f"{package}/{part}/".replace("//", "/") in index, folder
-        # Or one above it, which the page is about as a whole; or a file in it.
+        # A page may also name a folder above it, or a file inside it.
         assert any(folder.startswith(path) or path.startswith(folder) for path in pages), folder
 
 
@@ -409,7 +409,7 @@ def test_functions_fit_on_a_screen() -> None:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.FunctionDef):
-                    # Without the docstring, and what stands between its header and its first statement.
+                    # Count from the first statement after the docstring.
                     body = node.body[ast.get_docstring(node) is not None :]
                     lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
                     if lines > LINES:

@@ -20,7 +20,7 @@ from tests.tables import case, require_rows
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-#: Functions of the families of ops that are for other modules: they take or give no nodes, or have an operator.
+#: Functions in modules of ops that are only for other modules: they have no nodes, or have an operator.
 INTERNAL = {
     "rowwise": {"refused", "run_rows"},
     "leaf": {"as_node", "as_shape", "as_size", "filled", "zeros"},
@@ -49,7 +49,7 @@ def test_every_function_of_the_ops_and_every_optimizer_is_exported() -> None:
 
 
 def test_one_error_catches_all() -> None:
-    """`except gn.GraphnetError` is enough for whatever the packages raise on purpose."""
+    """`except gn.GraphnetError` catches every error class of the packages."""
     raised = [
         each
         for package in ("graphnet", "graphnet_rnn", "viz")
@@ -61,7 +61,7 @@ def test_one_error_catches_all() -> None:
 
 
 def names_of_the_api() -> SimpleNamespace:
-    """How the site finds public names; it needs no Sphinx."""
+    """Functions of the site that find public names; needs no Sphinx."""
     return SimpleNamespace(**runpy.run_path(str(DOCS / "extensions" / "names.py")))
 
 
@@ -94,7 +94,7 @@ CALL = re.compile(r"(?<![\w.])(?:gn|rnn|viz)(?:\.\w+)+\(")
 
 
 def calls_in(text: str) -> Iterator[ast.Call]:
-    """Calls of public names, as far as they can be read."""
+    """Calls of public names in a text, except those that are not valid Python."""
     for found in CALL.finditer(text):
         depth = 0
         for end in range(found.end() - 1, len(text)):
@@ -151,7 +151,7 @@ def test_calls_in_prose_fit_the_signatures() -> None:
 
 
 def test_signatures_are_read_as_python() -> None:
-    """A default without a name, as of a field that hides a method, makes a signature that no page can show."""
+    """A default that is a function (a field that hides a method) has no readable signature."""
     for package in (gn, rnn, viz):
         for name in package.__all__:
             with case(name):

@@ -119,7 +119,7 @@ def test_imports_point_down() -> None:
 
 
 def test_graphnet_imports_no_networks_and_graphnet_rnn_no_viz() -> None:
-    """The one exception: pictures in notebooks, which fall back to text."""
+    """Only pictures in notebooks may import viz; without it, they fall back to text."""
     upwards = {
         (file, module.split(".")[0], at_load)
         for package, above in (("graphnet", ("graphnet_rnn", "viz")), ("graphnet_rnn", ("viz",)))
@@ -153,7 +153,7 @@ def test_the_engine_needs_numpy_alone() -> None:
 
 
 HEAVY = "numpy numba llvmlite scipy matplotlib graphviz pygraphviz tqdm safetensors torch jax onnx"
-#: Imports every module, in the order of their names, and tells which public names have been used for it.
+#: Imports every module in the order of names, and prints the lazy names that these imports have used.
 IMPORT_ALL = """
 import importlib, pkgutil, sys, types, warnings
 import graphnet, graphnet_rnn, viz
@@ -245,8 +245,9 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_late_names_hold_no_thread_back() -> None:
-    """A module that used one while it is imported would hold its own lock, wait for that of the late names, and so
-    for another thread that waits for it; and threads may use names first at the same time.
+    """No module uses a lazy name during its own import, which could cause a deadlock between threads.
+
+    Threads may also use lazy names for the first time at once.
     """
     assert fresh(IMPORT_ALL).split() == []
     fresh(THREADS)
@@ -258,4 +259,4 @@ def test_a_name_that_is_none() -> None:
     assert (raised.value.name, raised.value.obj) == ("compil", graphnet)
     with pytest.raises(ImportError, match="cannot import name 'compil' from 'graphnet'"):
         exec("from graphnet import compil")
-    assert graphnet.errors.GraphnetError is graphnet.GraphnetError  # a submodule that is no public name
+    assert graphnet.errors.GraphnetError is graphnet.GraphnetError  # a submodule, not a public name

@@ -49,7 +49,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site without what guides and tutorials show (tests of their own run these); a warning is an error."""
+    """Builds the site without running guides and tutorials, which other tests run. A warning is an error."""
     pages = tmp_path_factory.mktemp("site")
     command = ["-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-n", "-D", "nb_execution_mode=off"]
     result = subprocess.run(

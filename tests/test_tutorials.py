@@ -24,7 +24,7 @@ TUTORIALS = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
 
 
 def cells_of(path: Path) -> list[tuple[str, str]]:
-    """(what follows `# %%`, the text) of each cell; the text of prose without its comment signs."""
+    """Returns (text after `# %%`, content) of each cell; comment signs of prose are removed."""
     head, *cells = re.split(r"^# %%(.*)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert not head.strip(), f"{path.name} starts with something that is in no cell"
     pairs = zip(cells[::2], cells[1::2], strict=True)
@@ -34,7 +34,7 @@ def cells_of(path: Path) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def exercises() -> ModuleType:
-    """A copy of its own."""
+    """A new copy of the module `exercises`."""
     module = ModuleType("exercises")
     exec((FOLDER / "exercises.py").read_text(encoding="utf-8"), vars(module))
     return module
@@ -46,7 +46,7 @@ def exercises_of(path: Path) -> list[int]:
 
 
 def test_tutorials_are_listed_and_exercises_have_the_same_form() -> None:
-    """A heading, a cell with the dots, and a hidden cell with check and solution, for each. Links lead somewhere."""
+    """Each exercise has a heading, a cell with dots, and a hidden cell with its check. Links exist."""
     assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
     listed = re.findall(r"\]\((\w+\.py)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
     assert listed == [path.name for path in TUTORIALS] != []
@@ -67,7 +67,7 @@ def test_tutorials_are_listed_and_exercises_have_the_same_form() -> None:
 
 
 def shown_by(value: Any) -> None:
-    """A picture that a cell ends with must not fail."""
+    """Renders the last value of a cell, which must not fail."""
     assert " at 0x" not in repr(value), "what a cell ends with differs in each run; end it otherwise"
     if hasattr(value, "_repr_mimebundle_"):
         assert {"image/svg+xml", "text/html"} & set(value._repr_mimebundle_()), repr(value)
@@ -77,7 +77,7 @@ def shown_by(value: Any) -> None:
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cell by cell, each last expression shown; checks accept their solutions, and reject wrong answers."""
+    """Runs all cells and shows their last values. Checks accept the solutions and reject wrong answers."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
@@ -100,7 +100,7 @@ def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch:
             last = isinstance(statement, ast.Expr) and cell != following
             code = ast.Interactive([statement]) if last else ast.Module([statement], [])
             exec(compile(code, str(path), "single" if last else "exec"), vars(script))
-        for number in pyplot.get_fignums():  # a notebook shows them at the end of their cells
+        for number in pyplot.get_fignums():  # notebooks show figures at the ends of their cells
             pyplot.figure(number).savefig(io.BytesIO())
             shown.append(number)
     finally:
@@ -194,11 +194,11 @@ def test_a_notebook_runs_and_shows_its_pictures(opener: Any, monkeypatch: pytest
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
     printed = "".join(output.get("text", "") for output in outputs)
     assert "no answer yet" in printed
-    assert "made at In[2]:1" in printed  # nodes are told by their cell, not by a file that Jupyter made up
+    assert "made at In[2]:1" in printed  # errors name the notebook's cell, not Jupyter's temporary file
 
 
 def test_pages(opener: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that fails is told, has a page that shows where, and does not keep the others from being run."""
+    """A tutorial that fails is reported, its page shows the error, and the others still run."""
     pytest.importorskip("nbconvert", reason="the extra `tutorials` is not installed")
     wrong, right = tmp_path / "01_wrong.py", tmp_path / "02_right.py"
     wrong.write_text("# %% [markdown]\n# # 1 · Wrong\n\n# %%\n1 / 0\n", encoding="utf-8")
@@ -215,7 +215,7 @@ def test_pages(opener: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert ">42<" in re.sub(r"\s", "", page)
     assert 'href="01_wrong.html"' in page
     assert "secret" not in page
-    # Opened without a network, it lacks nothing.
+    # The page loads nothing from the network.
     assert not re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:[^"]+)"', page)
 
 

@@ -34,7 +34,7 @@ STACK = energy.Stack([TRBM])
 
 
 class Chooses(rnn.Elman):
-    """A cell that asks for a weight, and says whether it is trained."""
+    """A cell with a weight whose argument `trained` is set by the test."""
 
     trained: Any = True
 
@@ -63,20 +63,20 @@ def new(name: str) -> Path:
 def as_module(v: Any) -> None:
     try:
         rnn.inside.torch_module(net(), batch_first=v)
-    except rnn.errors.UsageError as error:  # an answer that is none is told first
+    except rnn.errors.UsageError as error:  # an invalid value is reported before a missing PyTorch
         if "PyTorch is not installed" not in str(error):
             raise
 
 
 def again(v: Any) -> None:
-    """A sweep of a text that is there."""
+    """Runs a sweep of an existing text with this `retry`."""
     text = new("a.txt")
     text.write_text("ab" * 500)
     settings = {"epochs": 1, "units": 2, "sample": 0, "time": 5, "batch": 2}
     rnn.Sweep(sweep.Recipe(str(text), settings), text.parent / "sweep").run(retry=v)
 
 
-#: What has such an argument -> a call with the value.
+#: Boolean argument -> a call with the value.
 CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet.compile: check": lambda v: gn.compile([cost], [x], check=v),
     "graphnet.compile: deterministic": lambda v: gn.compile([cost], [x], deterministic=v),
@@ -142,11 +142,11 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "viz.mirror: closed": lambda v: viz.mirror(net().unroll(2, 1).cost, closed=v),
     "viz.mirror: values": lambda v: viz.mirror(cost, values=v),
 }  # fmt: skip
-#: Where a text is a name, for what True would make under one of its own.
+#: Arguments for which a string is a valid name.
 NAMED = {"graphnet_rnn.Network.unroll: lengths", "graphnet_rnn.RecurrentNADE.unroll: lengths"}
-#: What trains or tests for long if it is answered; the answers are given in tests of its own.
+#: Arguments for which True and False train for long; other tests use these values.
 LONG = {"graphnet_rnn.Sweep.run: retry"}
-#: What is called by graphnet itself, or by who writes a class of it.
+#: Callables that only graphnet calls, or authors of a subclass; with the reason.
 INNER = {
     "graphnet_rnn.Completions": "complete makes it",
     "Function": "gn.compile makes it",
@@ -161,7 +161,7 @@ INNER = {
 
 
 def asked() -> Iterator[str]:
-    """The arguments of public callables, and of their methods, that are answered by yes or no; each thing once."""
+    """Boolean arguments of public callables and their methods, each only once."""
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [("graphnet", gn), ("graphnet_rnn", rnn), ("viz", viz)]
     while waiting:

@@ -13,7 +13,7 @@ import pytest
 import graphnet
 
 ROOT = Path(graphnet.__file__).parents[1]
-#: Imported in place of NumPy; a module may take what Ctrl-C raises for a failed import.
+#: Imported as NumPy. A module may mistake Ctrl-C for a failed import.
 INTERRUPTED = """
 import os, signal, time
 try:

@@ -15,7 +15,7 @@ import graphnet as gn
 from graphnet.backends import load_backend
 
 ROOT = Path(gn.__file__).parents[1]
-#: Seconds that only what hangs takes.
+#: Time limit in seconds, which only a hang reaches.
 HANG = 300
 _MISSING = load_backend("cuda").missing()
 _ON_CUDA = [pytest.mark.cuda, pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "")]
@@ -24,7 +24,7 @@ everywhere = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def require_same(nodes, inputs, arrays, rtol: float = 0.0, **how) -> None:
-    """numba = NumPy node by node: exactly, or, where rtol is given, to rounding relative to the largest value."""
+    """Requires equal values from numba and NumPy: exact, or with rtol, relative to the largest value."""
     found = gn.compile(nodes, inputs, **{"backend": "numba", **how})(*arrays)
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
     for node, a, b in zip(nodes, found, expected, strict=True):
@@ -34,7 +34,7 @@ def require_same(nodes, inputs, arrays, rtol: float = 0.0, **how) -> None:
 
 
 def require_close(found, expected, rtol: float = 0.0, atol: float = 0.0) -> None:
-    """Array by array; exactly, where nothing else is said."""
+    """Compares arrays one by one; exactly by default."""
     for a, b in zip(found, expected, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
@@ -52,7 +52,7 @@ def output_of(*arguments: str, without: tuple[str, ...] = (), **settings: str) -
 
 
 def run_at_once(*work) -> None:
-    """Each in a thread of its own, all starting together; an error in one is raised here."""
+    """Runs each function in its own thread, all at once. Raises an error of a thread."""
     errors = []
     barrier = threading.Barrier(len(work))
 

@@ -1,4 +1,4 @@
-"""An oracle for races: which bytes every share of every job reads and writes, one by one, and who meets whom.
+"""An oracle for races: the bytes that every share of every job reads and writes, and the shares that conflict.
 
 It knows only which rows or columns of their views kernels touch: two shares of one superstep that may run at once, or
 in another order than the program's, must not touch the same byte if one of them writes it.
@@ -24,7 +24,7 @@ Views = list[View]
 
 
 class Planned(NamedTuple):
-    """Jobs, with their memory placed; before which of them all cores meet; how many are launched before the others."""
+    """Jobs with their memory; barriers before jobs; number of jobs that are launched before the others."""
 
     jobs: Sequence[InstructionJob | Host]
     barriers: set[int]
@@ -50,7 +50,7 @@ def planned(build) -> Planned:
 
 
 def races(plan: Planned, without: int = -1) -> Iterator[tuple[int, int]]:
-    """Pairs of jobs that race; without: as if this barrier were not there."""
+    """Pairs of jobs that race. without: index of a barrier to ignore."""
     step: list[int] = []
     for i, job in enumerate(plan.jobs):
         if (i in plan.barriers and i != without) or i == plan.fixed or isinstance(job, Host):
@@ -91,7 +91,7 @@ def _races_in(plan: Planned, step: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _bytes(views: Views, unit: int):
-    """Units (of `unit` bytes) of the arena that the views cover; leaves, which are only read, are left out."""
+    """Units (of `unit` bytes) of the arena that the views cover, without leaves, which are only read."""
     places = [
         _places(view.offset, view.shape, view.strides, view.dtype.itemsize, unit) + view.buffer.offset // unit
         for view in views
@@ -110,7 +110,7 @@ def _places(offset: int, shape: tuple[int, ...], strides: tuple[int, ...], item:
 
 
 def _cut(view: View | None, axis: int, start: int, stop: int) -> Views:
-    """Rows start ... stop of the view, or all of it where it has but one for all."""
+    """Rows start ... stop of the view, or the whole view if it has no such axis."""
     if view is None or start >= stop:
         return []
     if axis >= len(view.shape):

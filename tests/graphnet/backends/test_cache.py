@@ -1,4 +1,4 @@
-"""Kernels on disk: what is trusted, repairs itself, goes; native code in memory, and for lesser processors."""
+"""Kernels on disk: trust, repair and removal; compiled code in memory, and for older processors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def used() -> tuple[int, int, list[float]]:
 
 
 def process(folder: Path | str, **settings: str) -> tuple[int, int, list[float], str]:
-    """`used` and what was warned of, as in a new process with this folder; but for what all functions share."""
+    """Returns the values of `used` and its warnings, with this cache folder, as in a new process."""
     x = gn.input((5,), "float64")
     gn.compile([x + 1.0], [x], threads=1)(np.arange(5.0))
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as told:
@@ -73,7 +73,7 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
 
 
 OTHERS, ANOTHER = "can be written to by others", "belongs to another user (user id 54321)"
-#: What is wrong with a kernel -> how it gets so, and what is told; of each there is a copy, ".elsewhere".
+#: Fault of a kernel -> function that makes it, and the warning. ".elsewhere" is a copy of the kernel.
 DAMAGES = {
     "another bit": (lambda kernel, was: kernel.write_bytes(was[:-1] + bytes([was[-1] ^ 1])), ""),
     "empty": (lambda kernel, was: kernel.write_bytes(b""), ""),
@@ -178,7 +178,7 @@ def test_a_folder_of_another_user(tmp_path: Path) -> None:
 
 @posix
 def test_a_user_without_a_home_and_a_bound_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No HOME, and a number of which the system knows no name; or one that nothing can be written to."""
+    """No HOME and no such user, or a HOME that cannot be written; invalid values of GRAPHNET_CACHE_MB."""
     for name in ("HOME", "GRAPHNET_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
@@ -244,7 +244,7 @@ def test_least_recently_used_entries_are_evicted(tmp_path: Path) -> None:
 
 
 def test_size_bound_holds_for_processes_that_write_little(tmp_path: Path) -> None:
-    """Each looks at what is there only now and then, by chance, of which names are the source."""
+    """Each process looks at the folder only sometimes, at random, decided by the names of kernels."""
     bound, most = 2 << 20, 0
     for i in range(1500):
         Cache(tmp_path, bound).write(named(i * 2**200), bytes(4000))
@@ -285,7 +285,7 @@ def test_files_of_one_kernel_go_together(tmp_path: Path) -> None:
 
 
 def distinct(number: int) -> gn.Function:
-    """A function with a kernel of its own, and its gradient."""
+    """A function with a different kernel for each i, and its gradient."""
     x = gn.input((3, 4), "float64")
     y = gn.tanh(x * (1 + number / 8191)) + number
     return gn.compile([y, *gn.gradient(gn.sum(y * y), [x])], [x], threads=1 + number % 2)
@@ -320,7 +320,7 @@ def test_unused_code_is_freed(monkeypatch) -> None:
 
 
 def test_code_in_a_reference_cycle_is_freed_only_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector ends each member of a ring; what it ended while another thread freed it was freed twice."""
+    """Otherwise, garbage collection in another thread could free the same code twice."""
     machine, close, closed_by = Machine(), llvm.ExecutionEngine.close, []
 
     def seen(engine: llvm.ExecutionEngine) -> None:
@@ -369,7 +369,7 @@ def test_functions_run_while_others_are_compiled_and_collected() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_does_not_grow_with_the_graphs_that_were_compiled() -> None:
-    """After those that fill what is remembered: of 5,000 graphs, for minutes."""
+    """Compiles 5,000 graphs, since caches of expressions fill up first; takes minutes."""
     program = """
 import gc, os
 import numpy as np
@@ -385,7 +385,7 @@ print(this_machine().engines)
     half, whole, engines = map(float, output_of("-c", program).split())
     assert engines < 10
     assert whole < 250
-    assert whole - half < 12  # what is remembered of expressions and ops fills up at 4,096
+    assert whole - half < 12  # caches of expressions and ops are full at 4,096
 
 
 x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="processors of another family")

@@ -1,4 +1,4 @@
-"""The plan has no races, and whatever is wrong in it is seen: barriers, rows, memory that is used again."""
+"""The plan has no races, and faults are detected: in barriers, rows, and reuse of memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.tables import case, some_quick
 
 
 class Subject(NamedTuple):
-    """A graph as the back end gets it, and arrays for its inputs."""
+    """A graph before and after the passes, and arrays for its inputs."""
 
     source: gn.Graph
     graph: gn.Graph
@@ -52,7 +52,7 @@ def of_network(layer: rnn.Cell, gv: bool = False, loss: str = "softmax") -> Subj
 
 
 def of_turns() -> Subject:
-    """Rows become columns at every step; joins, pieces that are put into zeros, lookups and sums of many terms."""
+    """Transposes at every step; also joins, pads, lookups and sums of many terms."""
     generator = np.random.default_rng(0)
     n = 9
     x, i = gn.input((n, n), "float64"), gn.input((n,), "int64")
@@ -68,7 +68,7 @@ def of_turns() -> Subject:
 
 
 def of_squares() -> Subject:
-    """Right operands and tables are made by rows, and read by all rows at once; much memory is used again."""
+    """Right operands and tables are computed by rows but read by all rows at once; memory is reused often."""
     generator = np.random.default_rng(0)
     n = 9
     x, i = gn.input((n, n), "float64"), gn.input((n,), "int64")
@@ -82,7 +82,7 @@ def of_squares() -> Subject:
 
 
 def of_step(layer: rnn.Cell, batch: int, frozen: bool = True) -> Subject:
-    """One step of few sequences, as a Runner takes it: weights are in wide panels, packed once if frozen."""
+    """One step of a few sequences, as in a Runner: weights are packed in wide panels, once if frozen."""
     net = rnn.Network([layer], 70, 70, dtype="float64", reads="vectors", loss="squared")
     x = gn.input((1, batch, 70), "float64", varying=frozen)
     states = [gn.input(n.shape, "float64", name=n.name, varying=frozen) for n in net.unroll(1, batch).initial]
@@ -102,7 +102,7 @@ SUBJECTS = {
     "a step of any weights": lambda: of_step(rnn.GRU(70), 3, frozen=False),
 }
 
-#: Those in which all kinds of faults are found soonest; the others are slow.
+#: Subjects that show all kinds of faults soonest; the others are slow.
 QUICK = ("squares", "a step, frozen")
 
 
@@ -128,7 +128,7 @@ def test_no_two_cores_touch_the_same_byte(name: str) -> None:
 
 @pytest.mark.parametrize("cell", some_quick(rnn.cells.ALL, DIFFERENT))
 def test_no_cell_has_a_race(cell: str) -> None:
-    """Gv; and a step of one sequence with frozen weights, whichever core comes first, also in `again`."""
+    """Gv, and one step with frozen weights, with any order of the cores, also in `again`."""
     assert list(races(plan_of(of_network(rnn.cells.ALL[cell](4), gv=True), 3))) == []
     if rnn.cells.ALL[cell](4).causal:
         step = of_step(rnn.cells.ALL[cell](4), 1)
@@ -138,7 +138,7 @@ def test_no_cell_has_a_race(cell: str) -> None:
 
 
 def faults(plan):
-    """Kind, which of it, and what is replaced by what."""
+    """Yields (kind of fault, its place, and the attribute to replace: owner, name, value)."""
     barriers_of, give_places = schedule.barriers_of, TapeScheduler.give_places
     for missing in sorted(plan.barriers):
         wrong = lambda *a: barriers_of(*a) - {missing}
@@ -161,10 +161,10 @@ def faults(plan):
 
 @pytest.mark.parametrize("name", some_quick(SUBJECTS, QUICK))
 def test_every_fault_is_seen_or_harmless(name: str) -> None:
-    """The rehearsal and the oracle judge alike: what gives other bits is a race, and a race gives other bits.
+    """The rehearsal and the oracle agree: a fault changes bits if and only if it is a race.
 
-    But who writes over a value that is made and read within one superstep may do so in between, where no order of
-    whole supersteps comes; the oracle sees these few.
+    Exception: only the oracle sees a write over a value that is computed and read within one superstep, since the
+    rehearsal reorders parts of supersteps only as a whole.
     """
     made = SUBJECTS[name]()
     right, plan = next(rehearsed(made)), plan_of(made, 3)

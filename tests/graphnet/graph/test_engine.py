@@ -1,4 +1,4 @@
-"""Facts about single parts of the engine that no law states: depth, accuracy, memory, state, diagnosis."""
+"""Tests of parts of the engine beside the laws: depth, accuracy, memory, state, diagnosis."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ single, double = np.dtype("float32"), np.dtype("float64")
 
 
 def run(nodes: Any, *arrays: Any, **how: Any) -> tuple[Array, ...]:
-    """The nodes' values, their inputs in the order of creation."""
+    """Values of the nodes; arrays are in the order in which the inputs were created."""
     return gn.compile(nodes, **how)(*arrays)
 
 
 def deep(steps: int) -> gn.Function:
-    """x + steps · 1e-5, added up one by one, with its gradient and tangent."""
+    """Σ (x + steps · 1e-5)², with the sum built step by step; its gradient and tangent."""
     x = h = gn.input((2,), "float64", name="x")
     for _ in range(steps):
         h = h + 1e-5
@@ -32,7 +32,7 @@ def deep(steps: int) -> gn.Function:
 
 
 def wide(terms: int) -> gn.Function:
-    """The gradient of tanh of a sum of so many products."""
+    """Gradient of tanh of a sum of `terms` products."""
     x, pieces = gn.input((3,), "float64"), gn.input((terms, 3), "float64")
     cost = gn.sum(gn.tanh(gn.add(*(x * pieces[t] for t in range(terms)))))
     return gn.compile(gn.gradient(cost, [x, pieces]), [x, pieces])
@@ -87,7 +87,7 @@ SOFT, ONE_HOT, EVEN = np.array([[1, 0, 0], [0, 0, 1], [0, 0.5, 0.5]]), np.eye(3)
 BITS = np.array([[1, 1, 1], [0, 1, 0], [0.5, 0.5, 1]])
 CHANCES = np.array([[1, 0, 0.5], [0, 0, 1], [1 / (1 + np.exp(-3)), 1, 1]])
 
-#: What makes losses of logits; the losses, their gradient, and what the Hessian makes of a direction.
+#: Name -> (loss of logits z, its values, its gradient, its Hessian product for a direction v).
 LOSSES: dict[str, tuple[Any, Any, Array, Any]] = {
     "symbols": (
         lambda z: gn.softmax_cross_entropy(z, [1, 2, 0]), [2e4, 0, 1e4 - 3 + np.log(2)], SOFT - ONE_HOT,
@@ -166,7 +166,7 @@ def test_indexing_and_reductions_are_numpys() -> None:
 
 
 def test_extrema_of_integers() -> None:
-    """Down to the smallest number, whose negative does not exist."""
+    """Includes the smallest integer, whose negative does not exist."""
     for dtype in ("uint8", "int8", "int32", "int64", "bool"):
         with case(dtype):
             low, high = (False, True) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
@@ -193,7 +193,7 @@ def test_numbers_take_the_dtype_beside_them_unless_they_do_not_fit() -> None:
 
 
 def test_absent_derivatives_take_part_in_arithmetic() -> None:
-    """A cost that does not depend on w has zeros for its gradient, of w's shape and dtype."""
+    """The gradient by w of a cost that does not depend on w is zeros of w's shape and dtype."""
     x, w = gn.input((2, 3), "float32"), gn.input((3,), "float64")
     (absent,) = gn.gradient(gn.sum(x), w)
     total = absent + x
@@ -207,7 +207,7 @@ def test_absent_derivatives_take_part_in_arithmetic() -> None:
 
 
 def test_gauss_newton_with_a_penalty_and_of_several_losses() -> None:
-    """at=[logits, W] gives G + λ I on the W that is penalised; of a sum of losses it is the sum."""
+    """at=[logits, W] adds λ I for the penalised W. The product of a sum of losses is the sum of products."""
     draw = np.random.default_rng(7).standard_normal
     X, tangents, values = draw((5, 4)), [draw((4, 3)), draw((3, 6))], [draw((4, 3)), draw((3, 6))]
     w1, w2 = gn.input((4, 3), "float64", name="W1"), gn.input((3, 6), "float64", name="W2")
@@ -251,7 +251,7 @@ def test_derivatives_with_respect_to_inner_nodes() -> None:
 
 
 def test_equal_things_of_a_large_graph_are_one() -> None:
-    """An op, its shapes and its line: ten times the nodes make no more of them."""
+    """Ops, shapes and lines of equal nodes are shared: ten times the nodes create no more of them."""
 
     def distinct(time: int) -> tuple[int, ...]:
         W = gn.parameter(np.eye(3), name="W")

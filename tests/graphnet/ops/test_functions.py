@@ -1,4 +1,4 @@
-"""Functions that are made of ops, and the sums along an axis, against NumPy: values, errors, what they are made of."""
+"""Functions composed of ops, and sums along an axis, against NumPy: values, errors, ops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_running_sums_of_any_length(backend: str) -> None:
 
 
 def test_running_sums_round_no_more_than_a_plain_sum_and_short_integers_do_not_wrap() -> None:
-    """100,000 numbers in float32, beside the sums in float64."""
+    """100,000 numbers in float32, compared with sums in float64."""
     array = random.uniform(0, 1, 100_000).astype("float32")
     x, u = gn.input(array.shape), gn.input((3,), "uint8")
     right = np.cumsum(array, dtype="float64")
@@ -114,7 +114,7 @@ def test_invalid_arguments_are_rejected() -> None:
 
 SIZES = dict(zip(string.ascii_letters, [2, 3, 4, 5, 2, 3, 1, 4] * 7, strict=False))
 
-#: Letters alone: shapes follow from them.
+#: Subscripts whose shapes follow from SIZES.
 LETTERS = [
     "a->a", "a->", "a", "ab->ba", "ab->a", "ba", "ab->", "abc->cab", "abc->b",  # one operand
     "aa->a", "aa->", "aa", "aab->ab", "aba->ba", "baa->b", "abab->ab", "aaa->a", "abcab->c",  # diagonals
@@ -127,7 +127,7 @@ LETTERS = [
     "ag,gb->ab", "ag,bg->ab", "g,g->", "gg->",  # axes of size 1
 ]  # fmt: skip
 
-#: With shapes of their own: an ellipsis, sizes of 1 that are repeated, sizes of 0.
+#: Subscripts with given shapes: ellipses, repeated axes of size 1, axes of size 0.
 SHAPES: list[tuple[str, list[tuple[int, ...]]]] = [
     ("...", [(2, 3)]), ("...->...", [()]), ("i...", [(2, 3)]), ("...i->i...", [(2, 3, 4)]),
     ("...ii->...i", [(2, 3, 3)]),
@@ -173,7 +173,7 @@ def test_the_table(backend: str) -> None:
 
 
 def drawn(random: np.random.Generator) -> tuple[str, list[tuple[int, ...]]]:
-    """Letters that repeat, axes of size 1, an ellipsis of up to two axes, a result or none."""
+    """Random subscripts and shapes: repeated letters, axes of size 1, ellipses, with or without result."""
     letters, sizes = "abcde", dict(zip("abcde", random.integers(1, 5, 5).tolist(), strict=True))
     behind = tuple(random.integers(1, 4, 2).tolist()) if random.random() < 0.4 else None
     terms, shapes = [], []

@@ -1,4 +1,4 @@
-"""Long stacks are multiplied and added up a chunk at a time: where that happens, where not, and what it saves."""
+"""The pass `cut`: long stacks are multiplied and summed chunk by chunk. When it applies, and the memory it saves."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_a_long_sum_is_made_of_chunks() -> None:
 
 
 def test_inputs_of_all_sizes() -> None:
-    """Long inputs are not cut, short ones are gathered; nothing is lost of rows that nobody reads. A join whose inputs
-    end elsewhere would be cut in two: it is left whole."""
+    """Long inputs are not cut, and short ones are grouped; rows that are never read stay correct. A join is left
+    unchanged if a chunk would end inside one of its inputs."""
     (x, a), y = steps(3), gn.input((2, STEPS * ROWS // 2, 4), "float64")
     halves = gn.concatenate([gn.sin(half) for half in y])
     rows = gn.input((100, 3), "float64")

@@ -1,4 +1,4 @@
-"""Every pass: a graph on which it fires, and one that is much the same, which it leaves as it is."""
+"""Every pass: a graph that it changes, and a similar one that it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ three, below_zero = gn.constant(np.array([1.0, 2.0, 3.0])), gn.constant(np.array
 
 
 def columns(*summed: int) -> list[Node]:
-    """A join of two steps of [a | b], and sums over the rows of those columns."""
+    """Concatenation of two steps of [a | b], and sums over the rows of the given columns."""
     steps = [(gn.tanh(a), gn.tanh(b)), (gn.sin(a), gn.sin(b))]
     whole = gn.concatenate([gn.concatenate(step, 1) for step in steps])
     return [whole, *(gn.sum(gn.concatenate([step[i] for step in steps]), 0) for i in summed)]
@@ -74,7 +74,7 @@ def test_every_pass_fires_and_leaves_what_it_must() -> None:
 
 
 T = 12
-#: What is read of x [12, 6] -> how many arrays of its size the sum of cotangents may have, pads and joins together.
+#: Slices of x [12, 6] -> most arrays of x's size in the sum of cotangents (pads and joins).
 READS: dict[str, tuple[Callable[[gn.Node], list[gn.Node]], int]] = {
     "each row": (lambda x: [x[t] for t in range(T)], 1),
     "each row, the first twice": (lambda x: [x[0], *(x[t] for t in range(T))], 1),

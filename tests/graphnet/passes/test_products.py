@@ -61,7 +61,7 @@ source, bias = matrix(3, 2, 4), weights(4)
 
 
 class Gated(rnn.Cell):
-    """m = (x W_xm) (h W_hn); z = σ(x, m, s);  h' = z tanh(x, m);  s' = (1 - z) s + z tanh m. In no repository."""
+    """m = (x W_xm) (h W_hn); z = σ(x, m, s);  h' = z tanh(x, m);  s' = (1 - z) s + z tanh m. Only a test."""
 
     states = (rnn.State("h"), rnn.State("s"))
 
@@ -114,9 +114,9 @@ def test_each_pass_joins_what_it_may_of_a_net(cell: type[rnn.Cell], gates: int, 
 
 
 def test_a_step_keeps_the_products_that_follow_one_another() -> None:
-    """Each sweep through time has one product a step for each that must wait for the one before; all else is joined.
+    """In a sweep through time, each step keeps only products that depend on the step before; the others are joined.
 
-    left: how many values of a step are multiplied by weights (h; for a Gated cell h, m and s).
+    left: number of values of a step that are multiplied by weights (h; for a Gated cell h, m and s).
     """
     for cell, left in ((rnn.Elman, 1), (rnn.LSTM, 1), (rnn.GRU, 2), (Gated, 3)):
         for what, sweeps in (("cost", 1), ("gradient", 2), ("rop", 2), ("Gv", 3)):

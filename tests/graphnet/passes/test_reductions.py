@@ -45,7 +45,7 @@ def numbers(*shape: int) -> Array:
 
 
 def test_softmax_cross_entropy_is_four_loops_over_its_logits() -> None:
-    """Every shape: whole vectors and rests, one row, axes of size 1; divided among cores and not."""
+    """Shapes with and without whole vectors, one row, axes of size 1; with one and two threads."""
     for shape in ((5, 7), (1, 4), (1, 1, 4), (3, 2, 4), (64, 16), (200, 33), (6, 5, 100), (2, 70, 5)):
         for threads in (1, 2):
             with case(shape, threads):
@@ -60,7 +60,7 @@ def test_softmax_cross_entropy_is_four_loops_over_its_logits() -> None:
                 (top,) = [r for loop in fused(function) for r in loop.reductions if r.how == "max"]
                 assert top.view.size == right.size
                 exponentials = next(loop for loop in fused(function) if loop.reductions[0].how == "sum")
-                # the sum of the exponentials and what is picked, of which only those are kept for the gradient
+                # sums of exponentials and of picked logits; only the exponentials are stored for the gradient
                 assert (len(exponentials.reductions), len(exponentials.stores)) == (2, 1)
 
 

@@ -49,7 +49,7 @@ def changed_places(n: int) -> Made:
 
 
 def turned_round(n: int) -> Made:
-    """An element reads another one's old value."""
+    """Each element of the update reads another element's old value."""
     (x,) = leaves(n, "x")
     return [x + 1], {x: x[::-1] * 2}, [x]
 
@@ -60,7 +60,7 @@ def shifted(n: int) -> Made:
 
 
 def kept_result(n: int) -> Made:
-    """The result is of before, the update is not."""
+    """The results have the old values of x, which is updated."""
     x, y = leaves(n, "xy")
     return [x, 2 * x, y], {x: x + 1}, [x, y]
 
@@ -95,7 +95,7 @@ def counted(n: int) -> Made:
 
 
 def many_terms(n: int) -> Made:
-    """A sum that is added up in several loops."""
+    """A sum of 20 terms, which is computed in several loops."""
     terms = leaves(n, "abcdefghijklmnopqrst")
     return [], {terms[0]: Add()(*terms)}, terms
 
@@ -113,7 +113,7 @@ def arrays_for(inputs: list[Node]) -> list[Array]:
 
 
 def expected(made: Made, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
-    """(results, arrays afterwards), each node by itself."""
+    """Returns (results, arrays afterwards), with each node computed alone."""
     results, updates, inputs = made
     function = gn.compile([*results, *updates.values()], inputs, backend="numpy", passes=())
     found = function(*arrays)
@@ -141,7 +141,7 @@ def test_arrays_have_the_nodes_values(program: Callable[[int], Made]) -> None:
 
 
 def test_cores_in_any_order() -> None:
-    """Finely divided, one core at a time, the first or the last one first: the bits are the same."""
+    """Runs small parts on one core at a time, in both orders of the cores; bits are equal."""
     for program in PROGRAMS:
         with case(program.__name__):
             results, updates, inputs = program(61)
@@ -172,7 +172,7 @@ def test_bits_do_not_depend_on_threads() -> None:
 
 
 def test_a_step_takes_no_memory_but_for_its_norm() -> None:
-    """All vectors are read and written where they lie, in one loop."""
+    """All vectors are read and written in place, in one loop."""
     results, updates, inputs = step(LONG)
     function = gn.compile(results, inputs, updates=updates)
     assert function.memory.peak < 10_000
@@ -207,13 +207,13 @@ def test_invalid_arrays_for_updates_are_rejected() -> None:
         for backend in BACKENDS:
             with case(backend, words), pytest.raises(DtypeError, match=words):
                 gn.compile([], [x], backend, updates={x: 2 * x})(given)
-    y, array = gn.input((2,), name="y"), np.zeros(2, np.float32)  # what is only read may lie anyhow
+    y, array = gn.input((2,), name="y"), np.zeros(2, np.float32)  # if only read, any strides
     gn.compile([], [x, y], updates={x: x + y})(array, np.arange(4, dtype=np.float32)[::2])
     assert array.tolist() == [0, 2]
 
 
 def test_arrays_that_share_memory() -> None:
-    """Two that are written, or one that is written and one that is read; what is only read may."""
+    """An array that is written must not share memory with another one; arrays that are only read may."""
     x, y, z = (gn.input((3,), name=name) for name in "xyz")
     memory = np.ones(4, np.float32)
     for backend in ("numba", "numpy"):

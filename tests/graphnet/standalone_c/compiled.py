@@ -21,7 +21,7 @@ TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
 
 @dataclass
 class Exported:
-    """A function, the arrays that it is tried on, and what it is called in C."""
+    """A function with its name in C and arrays to test it."""
 
     name: str
     outputs: list
@@ -56,7 +56,7 @@ def library(functions, folder: Path, flags=()) -> ctypes.CDLL:
 
 
 def require_same(f: Exported, loaded: ctypes.CDLL) -> None:
-    """AssertionError where C and the NumPy back end do not agree."""
+    """Fails if the results of C and of the NumPy back end differ."""
     status, results = f.run(loaded)
     assert status == 0, f.name
     expected = gn.compile(f.outputs, f.inputs, backend="numpy", passes=())(*f.arrays)

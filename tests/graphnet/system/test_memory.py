@@ -29,7 +29,7 @@ LITTLE = 200_000_000
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with 200 MB left."""
+    """Sets the available memory to 200 MB."""
     monkeypatch.setattr(memory, "available_memory", lambda: LITTLE)
 
 
@@ -87,7 +87,7 @@ def test_requests_beyond_available_memory_are_rejected_before_allocation(
         (lambda: gn.compile([gn.sum(gn.fill(1, (10**6,) * 3, "float64"))]), "elements"),
         (lambda: gn.compile([gn.mean(gn.broadcast_to(gn.constant(np.ones(1)), (2**33, 2**33)))]), "elements"),
         (lambda: gn.compile([gn.sum(gn.tanh(h @ h.T)), h], [x]), "a run of this function would take"),
-        # the first of the weights would fit
+        # the first weight would fit
         (lambda: network(rnn.LSTM(5000, initial={"*": watched})), r"layer0: its weights .* \[5000, 5000\]"),
         (lambda: network(*[rnn.GRU(256)] * 1000), r"1,000 layers like GRU\(units=256\), their weights alone"),
         (lambda: network(*[rnn.Elman(1)] * 100_000), "100,000 layers .* makes about 1,000,000 nodes"),
@@ -132,7 +132,7 @@ def test_many_nodes_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_network_sizes_of_the_publications_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An LSTM of 2,250 units over 100 steps, on a machine with 2 GB left."""
+    """An LSTM of 2,250 units over 100 steps needs less than 2 GB."""
     monkeypatch.setattr(memory, "available_memory", lambda: 2 << 30)
     net = rnn.Network([rnn.LSTM(2250, initial={"*": rnn.initializers.zeros()})], 50, 50)
     assert net.theta.nbytes > 80e6

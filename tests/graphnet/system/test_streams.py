@@ -1,4 +1,4 @@
-"""No character and no closed stream ends a program; what stands for characters that a terminal would obey."""
+"""Programs survive any character and closed streams, and escape control characters in a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = ["--units", "4", "--time", "5", "--batch", "2", "--epochs", "1", "--samp
 
 
 def started(words: list[str], here: Path, redirected: str = "", **environment: str) -> Any:
-    """The program, by a shell that redirects its streams."""
+    """Runs the program in a shell that redirects its streams."""
     line = ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, *as_bytes(words)]
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "GRAPHNET_CACHE") if name in os.environ}
     env = {**kept, "PYTHONPATH": str(ROOT), **environment}
@@ -45,7 +45,7 @@ def command(here: Path, *words: str, redirected: str = "", **environment: str) -
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a text of characters that few encodings have, and a model of it."""
+    """A folder with a text of rare characters, and a model of it."""
     folder = tmp_path_factory.mktemp("streams")
     (folder / "greek.txt").write_text(GREEK, encoding="utf-8")
     trained = command(folder, "train", "greek.txt", *SMALL, "--out", "run", PYTHONIOENCODING="ascii")
@@ -57,7 +57,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_any_encoding_takes_any_character(here: Path) -> None:
-    """UTF-8 is exact; what another cannot hold is an escape, from which the text can be had back."""
+    """UTF-8 is exact. Other encodings get reversible escapes for missing characters."""
     words = ["sample", "run/model.safetensors", "--length", "40"]
     exact = command(here, *words, PYTHONIOENCODING="utf-8")
     assert (exact.returncode, exact.stderr) == (0, b"")
@@ -171,7 +171,7 @@ def test_names_that_are_no_text(here: Path) -> None:
 
 
 def test_every_program_prepares_its_streams() -> None:
-    """First of all; in main of `python -m graphnet_rnn`, in `options_of` of experiments. Workers have no terminal."""
+    """Every program calls `prepare_streams` first: in main, or in `options_of` of experiments."""
     folders = ("benchmarks", "docs", "graphnet_rnn", "tutorials", "viz", "graphnet")
     paths = [ROOT / "run.py", *(path for folder in folders for path in (ROOT / folder).glob("**/*.py"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths if path.name != "worker.py"}

@@ -1,4 +1,4 @@
-"""Random graphs hold all laws; and each pass fires where it should, and only there."""
+"""All laws hold on random graphs; each pass changes the right graphs only."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def graphs(draw: Any, rows: int = 2) -> tuple[list[Node], list[Node], list[Array
             pool.append(grown)
     outputs = [pool[-1], pool[-2] + gn.sum(gn.tanh(pool[-3])), node()]
     if outputs[0].size and outputs[0].shape and number(3) == 0:
-        # Equal values would be told apart by rounding alone, which no two machines need share.
+        # With equal values, argmax would depend on rounding, which differs between machines.
         apart = gn.constant(np.sqrt(np.arange(2.0, 2.0 + outputs[0].shape[-1])))
         outputs.append(gn.argmax(outputs[0] + apart))
     generator = np.random.default_rng(draw(st.integers(0, 999)))
@@ -147,12 +147,12 @@ def some(count: int) -> settings:
 
 
 def random_graphs(few: int, many: int) -> pytest.MarkDecorator:
-    """A test on a `count` of random graphs: few each time, many with -m slow."""
+    """Runs a test on `few` random graphs, or on `many` with -m slow."""
     return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
 def on_random_graphs(check: Callable[..., None], count: int, *more: st.SearchStrategy[Any]) -> None:
-    """Calls check(a random graph, and one of each of more) so many times."""
+    """Calls `check` for `count` random graphs, with a sample of each strategy in `more`."""
     some(count)(given(graphs(), *more)(check))()
 
 
@@ -361,7 +361,7 @@ def test_rules_of_simplify_fire() -> None:
 
 
 def test_a_symbol_beside_features_is_looked_up() -> None:
-    """[one_hot(i); f] @ W = W[i] + f @ W_f, and its gradient has no product with codes either."""
+    """[one_hot(i); f] @ W = W[i] + f @ W_f. Its gradient has no product with one-hot vectors either."""
     weights = gn.parameter(np.arange(14.0).reshape(7, 2))
     joined = gn.concatenate([gn.one_hot(index, 4, "float64"), x], 1)
     cost = gn.sum(gn.sin(joined @ weights))
@@ -370,20 +370,20 @@ def test_a_symbol_beside_features_is_looked_up() -> None:
     assert ops_of(graph)["OneHot"] == 1
     assert ops_of(simpler)["OneHot"] == 0
     assert ops_of(simpler)["Take"] == ops_of(simpler)["ScatterAdd"] == 1
-    symbols = gn.input((6, 2), "int64")  # and lookups of all steps have one scatter
+    symbols = gn.input((6, 2), "int64")  # the lookups of all steps share one scatter
     cost = gn.add(*(gn.sum(gn.sin(gn.take(W, symbols[t]))) for t in range(6)))
     assert ops_of(passes.simplify(Graph(gn.gradient(cost, W))))["ScatterAdd"] == 1
 
 
 def test_slices_of_an_array_have_a_join_for_gradient() -> None:
-    """Gaps are filled and overlaps are layers."""
+    """Gaps are filled with zeros; overlapping slices become separate terms."""
     a = gn.input((4, 3), "float64")
     for slices, left in [
         ([a[0], a[1], a[2], a[3]], {"Pad": 0, "Stack": 1}),
         ([a[:1], a[1:3], a[3:]], {"Pad": 0, "Concatenate": 1}),
         ([a[:1], a[2:]], {"Pad": 0, "Concatenate": 1}),  # with zeros between them
         ([a[:2], a[1:]], {"Pad": 2, "Concatenate": 0}),
-        ([a[:2], a[:2], a[2:]], {"Pad": 0, "Concatenate": 1}),  # equal places are added up first
+        ([a[:2], a[:2], a[2:]], {"Pad": 0, "Concatenate": 1}),  # equal slices are added first
         ([a[:2], a[1:3], a[2:]], {"Pad": 1, "Concatenate": 1}),
         ([a[::2], a[1::2]], {"Pad": 2, "Concatenate": 0}),
     ]:

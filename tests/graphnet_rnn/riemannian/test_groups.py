@@ -24,10 +24,10 @@ from graphnet_rnn.riemannian.rows import Rows
 from tests.graphnet_rnn.riemannian.ollivier import quasi_diagonal
 from tests.tables import case
 
-#: Cells whose weights enter no pre-activation.
+#: Cells without weights in pre-activations.
 WITHOUT = {"HMMFilter": "layer0.W_A[3, 3] enters Softmax"}
 CELLS = sorted(set(rnn.cells.ALL) - set(WITHOUT))
-#: Of blocks those whose weights enter as no other's do; a Hyper cell alone would take ten seconds.
+#: Cells with different kinds of blocks; a Hyper cell alone would take ten seconds.
 BLOCKS = [
     "Elman", "GLNN", "GraphLSTM", "GraphRNN", "LSTMPeephole", "LayerNormLSTM", "MRNN", "NARX", "RHN",
     "TensorRNN",
@@ -35,7 +35,7 @@ BLOCKS = [
 
 
 def made(name: str, initial: str = "learned") -> Any:
-    """A net of the cell over a few steps, with random parameters."""
+    """A network of the cell over four steps, with random parameters."""
     how = {"initial_state": "learned"} if initial == "learned" else {}
     net = rnn.Network([rnn.cells.ALL[name](3)], 3, 3, dtype="float64", seed=2, **how)
     net.theta = 0.5 * np.random.default_rng(0).standard_normal(net.theta.size)
@@ -49,7 +49,7 @@ def values(u: Any, nodes: list[Node]) -> list[Any]:
 
 
 def test_sources_times_slopes_are_the_gradient() -> None:
-    """Σ S ⊗ B over cases and steps, entry by entry: so nothing is left out, and nothing is there twice."""
+    """Σ S ⊗ B over cases and steps equals the gradient: nothing is missing or counted twice."""
     for name, initial in itertools.product(CELLS, ["learned", "zero"]):
         with case(name, initial):
             u = made(name, initial)
@@ -131,7 +131,7 @@ def _solved(group: UnitGroup, M: Any, g: list[Any], reduction: str) -> list[Any]
     return found
 
 
-#: V as somebody may write it, and what W, U and b are multiplied by there.
+#: Form -> (pre-activation V, factors of W, U and b in it).
 FORMS: dict[str, tuple[Any, tuple[float, float, float]]] = {
     "plain": (lambda x, h, W, U, b: x @ W + h @ U + b, (1, 1, 1)),
     "a product subtracted": (lambda x, h, W, U, b: h @ U - x @ W + b, (-1, 1, 1)),
@@ -181,7 +181,7 @@ def test_parameters_without_units_are_named() -> None:
 
 
 def fed() -> tuple[Any, Any, Any]:
-    """An objective, the same of batches, and its parameters."""
+    """Returns an objective, the same with batches, and its parameters."""
     net = rnn.Network([rnn.Elman(2)], 2, 2, loss="squared", dtype="float64")
     u = net.unroll(3, batch=2, initial="zero")
     objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
@@ -219,7 +219,7 @@ def test_invalid_arguments_are_rejected() -> None:
 
 
 def test_a_singular_metric_names_its_units() -> None:
-    """One input, or all, always 0; and what is no number."""
+    """One or all inputs are 0, NaN or infinite."""
     one = [OuterProduct(each, damping=0.0) for each in UNITWISE]
     over_time = [Kronecker(over_time=how, damping=0.0) for how in ("independent", "symmetric", "linear")]
     cases = [*itertools.product([0.0, np.nan, np.inf], one, [1])]

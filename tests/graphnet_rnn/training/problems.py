@@ -1,7 +1,7 @@
-"""A small one of each problem that a Trainer takes, a user's own among them.
+"""A small example of each problem of a Trainer, including a user's own.
 
-python -m tests.graphnet_rnn.training.problems FOLDER NAME ... begins a run of each there, and kills it at the
-second step.
+python -m tests.graphnet_rnn.training.problems FOLDER NAME ... starts a run of each problem in the folder, and kills
+it at the second step.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def ragged(**how: Any) -> Problem:
 
 @rnn.composed
 def pair(one: rnn.Network, other: rnn.Network, batch: int, **how: Any) -> rnn.Unrolled:
-    """A net that reads, and one that begins with its state."""
+    """A network that reads a sequence, and one that starts with its final state."""
     u = one.unroll(3, batch, initial="zero", **how)
     return other.unroll(4, batch, inputs="z", initial=u.final, **how)
 
@@ -141,7 +141,7 @@ def composed(model: dict[str, Any] | None = None, graph: Any = None, **how: Any)
 def speller(
     encoder: rnn.Network, decoder: rnn.Network, batch: int, feedback: str | None = None, **how: Any
 ) -> Any:
-    """Words of several lengths, answered by a net that looks at them."""
+    """Sequence to sequence with attention, on words of several lengths."""
     e = encoder.unroll(4, batch, inputs="word", lengths="length", initial="zero", name="encoder", **how)
     memory = rnn.attention_memory(e.hidden[-1], e.lengths)
     return decoder.unroll(
@@ -189,7 +189,7 @@ def drawn_cases(generator: np.random.Generator, count: int) -> Array:
 
 
 def drawn_energy(**how: Any) -> Problem:
-    """New cases in each epoch."""
+    """New cases are drawn for each epoch."""
     return rnn.EnergyCases(**{"model": rbm(), "data": drawn_cases, "batch": 10, "drawn": 45, **how})
 
 
@@ -222,7 +222,7 @@ def own(rows: int = 40, seed: int = 1) -> Problem:
 
 @dataclass(frozen=True)
 class Row:
-    """make: the problem anew; settings of the problem may be given. optimizer: one that fits."""
+    """make: returns a new problem; takes settings of the problem. optimizer: a suitable one."""
 
     make: Callable[..., Problem]
     optimizer: Callable[[], rnn.optimizers.Optimizer] = lambda: rnn.Adam(0.01)
@@ -259,7 +259,7 @@ PROBLEMS: dict[str, Row] = {
 
 
 def begin(name: str, folder: Path | None, problem: Problem | None = None, **how: Any) -> Trainer:
-    """A Trainer of this row; how: more of Training, and listeners."""
+    """A Trainer for this row. how: settings of Training, and listeners."""
     row, listeners = PROBLEMS[name], how.pop("listeners", ())
     optimizer = how.pop("optimizer", row.optimizer())
     settings = Training(optimizer, **{"epochs": 3, "log_every": 2, "stopping": None, **how})
@@ -267,7 +267,7 @@ def begin(name: str, folder: Path | None, problem: Problem | None = None, **how:
 
 
 def _begin_and_kill(folder: Path, names: list[str]) -> None:
-    """Each in a process that is forked before any kernel has run, which would leave it without threads."""
+    """Each run is in a process that is forked before any kernel has run, so that it has all threads."""
     for name in names:
         number = os.fork()
         if not number:

@@ -21,7 +21,7 @@ OF_TRAINER = {"listeners", "metrics", "notes", "start"}
 
 
 def text_run(network: rnn.Network, corpus: rnn.data.Corpus, folder: Path | None, **settings: Any) -> Trainer:
-    """settings: of Trainer, of Training, and of the problem: DrawnText where gradient_batches is among them."""
+    """settings: of Trainer, Training and the problem, which is DrawnText if gradient_batches is given."""
     own = {name: settings.pop(name) for name in OF_TRAINER & set(settings)}
     training = Training(**{name: settings.pop(name) for name in OF_TRAINING & set(settings)})
     if settings.get("gradient_batches") is None:
@@ -31,12 +31,12 @@ def text_run(network: rnn.Network, corpus: rnn.data.Corpus, folder: Path | None,
 
 
 def settings_of(*kinds: type) -> set[str]:
-    """The names of all settings of these classes."""
+    """Names of all settings of these classes."""
     return {name for kind in kinds for name in inspect.signature(kind).parameters}
 
 
 def rows(folder: Path, event: str) -> list[dict[str, Any]]:
-    """The rows of the history of this kind."""
+    """Rows of the history with this event."""
     listed = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
     ]
@@ -50,7 +50,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def require_same_files(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
-    """AssertionError that names the tensors, texts and lines that differ, since bytes tell nobody."""
+    """Requires equal files; the error names the tensors, texts and lines that differ."""
     assert set(found) == set(expected)
     for name in sorted(expected):
         if found[name] != expected[name]:
@@ -61,7 +61,7 @@ def require_same_files(found: Mapping[str, bytes], expected: Mapping[str, bytes]
 
 
 def _parts(name: str, content: bytes) -> dict[str, Any]:
-    """Tensors and descriptions by name, or the lines by number."""
+    """Tensors and descriptions by name, or lines by number."""
     if not name.endswith(".safetensors"):
         return {f"line {i}": line for i, line in enumerate(content.splitlines(), start=1)}
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -70,7 +70,7 @@ def _parts(name: str, content: bytes) -> dict[str, Any]:
 
 
 class At(Listener):
-    """Does something after a step."""
+    """Calls `what` after this step."""
 
     def __init__(self, step: int, what: Callable[[], Any]) -> None:
         self.step, self.what = step, what
@@ -81,5 +81,5 @@ class At(Listener):
 
 
 def interrupt_at(step: int, number: int = signal.SIGINT) -> At:
-    """Presses Ctrl-C after so many steps."""
+    """Sends Ctrl-C after this step."""
     return At(step, lambda: os.kill(os.getpid(), number))

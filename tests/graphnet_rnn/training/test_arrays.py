@@ -45,7 +45,7 @@ def network(loss: str, **how: Any) -> rnn.Network:
 
 
 def losses_by_hand(net: rnn.Network, x: Array, t: Array, weights: Array, unscored: int = 0) -> Any:
-    """The loss of each case, and the gradient of their weighted mean: a graph of exactly these cases."""
+    """Loss of each case, and gradient of their weighted mean, by a graph of exactly these cases."""
     count, labels = x.shape[1], t.shape[1] if net.loss == "ctc" else None
     initial = "learned" if net.initial_state == "learned" else "zero"
     u = net.unroll(TIME, count, training=False, initial=initial, labels=labels)
@@ -248,7 +248,7 @@ def test_invalid_arguments_are_rejected() -> None:
 
 
 def test_curvature_comes_from_the_curvature_batches() -> None:
-    """The trainer's first step is the optimizer's own, on the same batches."""
+    """The trainer's first step equals a step of the optimizer on the same batches."""
     kfac = rnn.HessianFree(cg_steps=3, preconditioner="kfac")
     for optimizer in [
         kfac,
@@ -270,7 +270,7 @@ def test_curvature_comes_from_the_curvature_batches() -> None:
 
 
 def ragged(loss: str, by: str, seed: int = 0) -> Sequences:
-    """Cases of several lengths, with weights of cases, steps or values, and what is missing."""
+    """Cases of several lengths, with weights of cases, steps or values, and missing targets."""
     draw = np.random.default_rng(seed)
     x, t = data(loss, seed=seed)
     w = draw.random({"cases": (CASES,), "steps": (TIME, CASES), "values": t.shape}[by]) + 0.5
@@ -278,13 +278,13 @@ def ragged(loss: str, by: str, seed: int = 0) -> Sequences:
     w[missing] = 0
     if t.dtype.kind == "f" and by != "cases":
         t[missing] = np.nan
-    lengths = draw.integers(3 if loss == "ctc" else 1, TIME + 1, CASES)  # two equal labels take three steps
+    lengths = draw.integers(3 if loss == "ctc" else 1, TIME + 1, CASES)  # two equal labels need three steps
     x[np.arange(TIME)[:, None] >= lengths] = np.nan
     return Sequences(x, t, lengths, w, by_step=loss != "ctc")
 
 
 def weighed_by_hand(net: rnn.Network, cases: Sequences) -> tuple[float, Array, float]:
-    """Σ w L, its gradient and Σ w: each case by itself at its own length."""
+    """Σ w L, its gradient and Σ w, with each case alone at its own length."""
     total, gradient, weight = 0.0, 0.0, 0.0
     for n, steps in enumerate(cases.lengths):
         labels = cases.targets.shape[1] if net.loss == "ctc" else None
@@ -315,7 +315,7 @@ def summed(problem: rnn.Arrays) -> tuple[float, Array, float]:
 
 
 def test_cases_of_several_lengths() -> None:
-    """Each step, all of an epoch, and validation: sums over each case by itself."""
+    """Steps, epochs and validation equal sums over single cases."""
     two = [(loss, by) for by in ("cases", "steps") for loss in ("softmax", "squared")]
     for loss, by in [*two, ("squared", "values"), ("sigmoid", "values"), ("ctc", "cases")]:
         with named(loss, by):
@@ -353,7 +353,7 @@ def test_batches_hold_similar_lengths() -> None:
 
 
 def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
-    """Hessian-free's gradient and curvature over batches of several lengths, as over all cases at once."""
+    """Gradient and curvature over batches of several lengths equal those over one batch of all cases."""
     cases = ragged("squared", "steps").chosen(np.arange(9))
     net = network("squared")
     packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=3, curvature_batches=3)
@@ -369,7 +369,7 @@ def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
 
 
 def test_steps_of_several_batches_have_the_same_cases_for_any_buckets() -> None:
-    """Two steps of two full batches of 5 cases, of 23; only these batches depend on the buckets."""
+    """Two steps of two full batches of 5, of 23 cases. Buckets only change their division into batches."""
     time, cases, net = 9, 23, rnn.Network([rnn.GRU(2)], 1, 1, loss="squared", dtype="float64")
     x = np.arange(time * cases, dtype=float).reshape(time, cases, 1) / 100
     lengths = np.random.default_rng(0).integers(1, time + 1, cases)
@@ -467,7 +467,7 @@ def test_label_error_rate_is_of_each_case_by_itself() -> None:
 
 
 def test_structural_damping_of_labels_is_that_of_each_case_by_itself() -> None:
-    """Σ w G_s / Σ w, G_s the mean over the steps that a case has."""
+    """Σ w G_s / Σ w, where G_s is the mean over the steps of a case."""
     cases, net, found = ragged("ctc", "cases"), network("ctc"), []
     theta = net.theta.copy()
     v = np.random.default_rng(5).standard_normal(theta.shape)
@@ -497,7 +497,7 @@ def test_bits_are_between_0_and_1() -> None:
 
 
 def test_labels_are_no_steps_though_there_are_as_many() -> None:
-    """Six cases of six steps with six labels: what is behind the end of a case is no label of another."""
+    """Six cases with six steps and six labels: labels are not masked after a case's end, as steps are."""
     draw = np.random.default_rng(0)
     labels = np.full((TIME, TIME), -1)
     labels[:, 0] = draw.integers(0, OUTPUTS - 1, TIME)

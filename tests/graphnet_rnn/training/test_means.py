@@ -1,4 +1,4 @@
-"""One meaning of a mean: what a step computes is a function of its cases, however they are cut into batches."""
+"""Means: a step depends on its cases, not on how they are divided into batches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from graphnet_rnn.network.network import Network
 from tests.tables import case
 
 CASES, TIME = 12, 5
-#: Of these cases half are of two steps.
+#: Half of the cases have two steps.
 LENGTHS = np.array([2, TIME] * (CASES // 2))
-#: Metrics whose numbers follow from the cases alone: no slopes of drawn targets, no random signs.
+#: Metrics without randomness: no drawn targets and no random signs.
 METRICS = {
     "ruop": rnn.riemannian.OuterProduct(),
     "qdruop": rnn.riemannian.OuterProduct("quasi-diagonal"),
@@ -67,7 +67,7 @@ def problems(loss: str, kind: str | None, ragged: bool, **how: Any) -> Iterator[
 
 
 def of_cases(net: Network, loss: str, kind: str | None, ragged: bool) -> tuple[float, Array, Array, Array]:
-    """C, ∇C, G v and G_s v, with each case by itself: Σ over cases / Σ of weights."""
+    """C, ∇C, G v and G_s v from single cases: Σ over cases / Σ of weights."""
     given = data(loss, kind)
     parameters = list(net.parameters.values())
     total, cost = 0.0, 0.0
@@ -136,7 +136,7 @@ def stepped(problem: rnn.Arrays | rnn.GraphCases, optimizer: rnn.optimizers.Opti
 @pytest.mark.parametrize("name", rnn.optimizers.ALL)
 def test_steps_are_those_of_the_cases(name: str) -> None:
     optimizer = rnn.optimizers.ALL[name]()
-    if hasattr(optimizer, "cg_steps"):  # more steps of CG than cases are made of rounding errors
+    if hasattr(optimizer, "cg_steps"):  # CG steps beyond the number of cases only have rounding errors
         optimizer = replace(optimizer, cg_steps=8)
     for loss, kind, ragged in (
         ("squared", "values", True),

@@ -30,7 +30,7 @@ DRAWN = {"gradient_batches": 2, "optimizer": optimizers.HessianFree(cg_steps=3)}
 
 
 def trainer(folder: Path, corpus: rnn.data.Corpus | None = None, **changed: Any) -> Trainer:
-    """A small run, with other settings of network or Trainer."""
+    """A small run; `changed` are arguments of the network or of the Trainer."""
     of_network = inspect.signature(rnn.Network).parameters
     net = NET | {name: value for name, value in changed.items() if name in of_network}
     run = RUN | {name: value for name, value in changed.items() if name not in of_network}
@@ -45,7 +45,7 @@ def begun(folder: Path, **changed: Any) -> None:
 
 @dataclass(frozen=True)
 class Halved(optimizers.Schedule):
-    """A user's schedule, which says nothing of itself."""
+    """A user's schedule without a description of its own."""
 
     by: float = 0.5
     __repr__ = object.__repr__
@@ -60,7 +60,7 @@ class Halved(optimizers.Schedule):
 
 DROPPING = {"layers": [rnn.RHN(4, depth=2, t_dropout=0.1)]}
 DECAY = optimizers.ExponentialDecay(after=5).by_epoch()
-#: setting -> (what the run was begun with, what is tried, what is named)
+#: setting -> (arguments of the first run, arguments that changed, part of the error)
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "layers, units": ({}, {"layers": [rnn.LSTM(4), rnn.LSTM(5)]}, "model.layers[1].units was 4, now it is 5"),
     "layers, setting": (DROPPING, {"layers": [rnn.RHN(4, depth=2)]}, "layers[0].t_dropout was 0.1, now it"),
@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "goal": ({}, {"goal": 0.1}, "goal was None, now it is 0.1"),
     "log_every": ({}, {"log_every": 3}, "log_every was 2, now it is 3"),
 }  # fmt: skip
-#: Settings that the numbers do not depend on.
+#: Settings that change no number.
 ACCEPTED: dict[str, dict[str, Any]] = {
     "initial": {"initial": {"W_ho": rnn.initializers.zeros()}},
     "layers, initial": {"layers": [rnn.LSTM(4, initial={"W_*": rnn.initializers.normal(1.0)}), rnn.LSTM(4)]},
@@ -104,14 +104,14 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "threads": {"threads": 1},
     "checkpoint_seconds": {"checkpoint_seconds": 20.0},
     "notes": {},
-    "start": {"start": "another model"},  # it goes on from the checkpoint's weights, and keeps what that says
+    "start": {"start": "another model"},  # the checkpoint's weights and its `start` are kept
     "listeners": {"listeners": [Listener()]},
     "schedule that says the same": {"schedule": optimizers.ExponentialDecay(0.95, after=10).by_epoch()},
     "stopping that says the same": {"stopping": EarlyStopping()},
 }  # fmt: skip
-#: Those that change at most how a number is rounded, or what rows hold.
+#: Settings that change only rounding or the contents of rows.
 ROUNDED: dict[str, Any] = {"backend": "numpy", "memory": "sqrt", "metrics": ["accuracy"]}
-#: Those of which a run on a text can have one value only, and those that say where, how long and what is printed.
+#: Settings with only one possible value for a run on a text, or that change only place, length or output.
 FIXED = {
     "pool", "scaling", "inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "steps", "core_seconds",
     "problem", "settings", "parallel", "progress", "patience",
@@ -158,7 +158,7 @@ def test_every_setting_has_its_row() -> None:
     assert settings_of(rnn.Network, rnn.CarriedText, rnn.DrawnText, Training, Trainer) <= rows | FIXED
 
 
-#: Other values than the defaults, where half or one more cannot be meant.
+#: Other values for settings where half or plus one would be invalid.
 OTHERS: dict[str, Any] = {
     "clip_norm": 2.0, "clip_value": 2.0, "beta1": 0.5, "beta2": 0.5, "decay": 0.5, "momentum": 0.5, "adapts": "nothing",
     "metric": "rms", "graft": "adam",

@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments, and pairs of them on the same files: the bytes of one that was left alone."""
+"""Runs that are killed at random, and pairs of runs on the same files, write the same bytes as others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training: it learns, it is the same every time, and nothing that stops it loses anything."""
+"""Training: it learns, is reproducible, and loses nothing when it is stopped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEXT = "the quick brown fox jumps over the lazy dog. " * 25
 
 
 def trainer(folder: Path, text: str = TEXT, **settings: Any) -> Trainer:
-    """A run of three epochs of seven pieces; network settings in `net`."""
+    """A run of three epochs of seven pieces. net: settings of the network."""
     corpus = Corpus.split(text)
     size = len(corpus.vocabulary)
     net = {"layers": [rnn.GRU(8)], **settings.pop("net", {})}
@@ -113,7 +113,7 @@ def test_rate_follows_the_schedule(tmp_path: Path) -> None:
 
 
 def test_every_piece_gets_dropout_masks_of_its_own(tmp_path: Path) -> None:
-    """The weights hardly change, so that losses of one piece in two epochs differ by the masks alone."""
+    """The weights hardly change, so only the masks change the loss of a piece between epochs."""
     for dropout, kind in ((0.0, "zero"), (0.4, "zero"), (0.4, "learned")):
         net = {"layers": [rnn.GRU(8), rnn.GRU(8)], "dropout": dropout, "initial_state": kind}
         told, folder = Told(), tmp_path / f"{dropout} {kind}"
@@ -146,7 +146,7 @@ def test_early_stopping_and_stop_end_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", some_quick(optimizers.ALL, ("adam", "lbfgs", "greedy_hf", "riemannian")))
 def test_interrupted_and_resumed_is_never_stopped(tmp_path: Path, name: str) -> None:
-    """Byte for byte: mid-epoch, at the first step, and at the end of an epoch. `check_optimizer` has each by itself."""
+    """Files are equal byte by byte, for interruptions at the first step, in an epoch and at its end."""
     kind = optimizers.ALL[name]
     limit = {"clip_norm": 1.0} if issubclass(kind, optimizers.FirstOrder) else {}
     settings: dict[str, Any] = {"net": {"layers": [rnn.GRU(4)]}, "optimizer": kind(**limit), "epochs": 2}
@@ -172,7 +172,7 @@ INTERRUPT, END, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 def signalled(folder: Path, *numbers: int) -> Trainer:
-    """A run that gets these signals in the fifth step."""
+    """A run that receives these signals in the fifth step."""
     return trainer(folder, listeners=[At(5, lambda: [os.kill(os.getpid(), number) for number in numbers])])
 
 
@@ -188,7 +188,7 @@ def test_signals_leave_a_checkpoint_and_a_second_one_ends_at_once(tmp_path: Path
         with case(*numbers), pytest.raises(KeyboardInterrupt):
             signalled(tmp_path / str(numbers), *numbers).run()
     assert [signal.getsignal(number) for number in (INTERRUPT, END, HANG_UP)] == before
-    try:  # nohup ignores SIGHUP, and a shell SIGINT in what a script starts in the background
+    try:  # nohup ignores SIGHUP; a shell ignores SIGINT in background jobs
         for number in (HANG_UP, INTERRUPT):
             signal.signal(number, signal.SIG_IGN)
         assert signalled(tmp_path / "run", HANG_UP, INTERRUPT).run().reason == "epochs"
@@ -208,7 +208,7 @@ fails = mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def test_a_listener_that_fails_loses_no_step(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """The terminal that it writes to has closed, e.g."""
+    """For example, its terminal has closed."""
     run = trainer(tmp_path / "parts", listeners=[At(5, fails)])
     with pytest.raises(OSError, match="No space left"):
         run.run()
@@ -337,7 +337,7 @@ def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path) -> Non
 
 
 def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
-    """A folder from somebody else may hold links to one's own files; dangling ones, too."""
+    """A folder of others may have symbolic links to a user's files; dangling links are refused as well."""
     for name in ("model.safetensors", "history.jsonl", "timing.jsonl", "checkpoint-000000099.safetensors"):
         with case(name):
             folder, new = tmp_path / f"of {name}", tmp_path / f"new {name}"
@@ -350,7 +350,7 @@ def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
             before = mine.read_bytes()
             (folder / name).symlink_to(mine)
             last = trainer(folder)
-            with contextlib.suppress(ModelFileError):  # the checkpoint that is a symbolic link
+            with contextlib.suppress(ModelFileError):  # the checkpoint is a symbolic link
                 last.resume()
             with pytest.raises(SaveError, match="is a symbolic link"):
                 last.run()
@@ -363,7 +363,7 @@ def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
 
 
 def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """No checkpoint is written that could not be resumed; what was kept before can be, with the history restored."""
+    """No checkpoint is written for a changed history; older ones can be resumed if it is restored."""
     kept: list[bytes] = []
     for change in ("removed", "shortened", "added to"):
         history = tmp_path / change / "history.jsonl"
@@ -396,7 +396,7 @@ def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path, whole: dict[s
 
 
 def test_resume_continues_from_steps_of_another_process(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """The first goes on, or ends, between the second's `resume` and its `run`: no row is lost or there twice."""
+    """Another process trains between `resume` and `run`: no row is lost or doubled."""
     for end in (9, 21):
         with case(end):
             folder = tmp_path / str(end)
@@ -411,7 +411,7 @@ def test_resume_continues_from_steps_of_another_process(tmp_path: Path, whole: d
 def test_a_checkpoint_that_is_replaced_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that trains removes old ones; the one that reads looks again."""
+    """A training process may remove old checkpoints; a reader then reads the newer one."""
     trainer(tmp_path / "run", listeners=[interrupt_at(5)]).run()
     folder, read = RunFolder(tmp_path / "run"), read_training_state
 
@@ -459,7 +459,7 @@ def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path, whole: dict[
 def test_checkpoints_count_only_rows_that_survive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When a checkpoint's file gets its name, all of the history that it counts has been brought to the disk."""
+    """Before a checkpoint gets its name, all rows of the history that it counts are synced to the disk."""
     synced, fsync, replace, history = {}, os.fsync, os.replace, tmp_path / "run" / "history.jsonl"
 
     def watched_fsync(descriptor: int) -> None:
@@ -468,7 +468,7 @@ def test_checkpoints_count_only_rows_that_survive_a_power_cut(
         fsync(descriptor)
 
     def watched_replace(source: Path, target: Path) -> None:
-        if Path(target).parent == history.parent:  # and no kernel in its cache, which can be made again
+        if Path(target).parent == history.parent:  # not kernels in the cache: they need no sync
             assert os.stat(source).st_size == synced[os.stat(source).st_ino]
         if Path(target).name.startswith("checkpoint-") and history.exists():
             assert history.stat().st_size == synced[history.stat().st_ino]
@@ -534,7 +534,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, whole: dict[str, bytes]) -> N
 def test_a_checkpoint_that_cannot_be_removed_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes]
 ) -> None:
-    """The new one is whole, so training goes on."""
+    """Training continues, since the new checkpoint is complete."""
     refuse = mock.Mock(side_effect=OSError(errno.EIO, os.strerror(errno.EIO)))
     run = trainer(tmp_path / "parts", listeners=[At(7, lambda: monkeypatch.setattr(Path, "unlink", refuse))])
     run.run()

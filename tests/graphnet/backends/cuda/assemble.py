@@ -29,12 +29,12 @@ FEW = (
     "two axes, one of them broadcast", "rows by index", "one-hot", "sums of columns, in parts", "largest, smallest",
     "product, sums in parts", "products", "rows added by index", "columns added by index",
 )  # fmt: skip
-#: Kernels whose code depends on whether numbers are single or double, beyond the names of types.
+#: Kernels whose code for float32 and float64 differs in more than the names of types.
 TWICE = ("sum", "product", "added", "function")
 
 
 def kernels(few: bool = False) -> dict[tuple[str, tuple[str, ...]], str]:
-    """(text, kinds of its arguments) -> the program that it comes from."""
+    """(text of a kernel, kinds of its arguments) -> the program that it comes from."""
     found = {}
     for name, program in PROGRAMS.items():
         if few and name not in FEW:
@@ -56,7 +56,7 @@ def kernels(few: bool = False) -> dict[tuple[str, tuple[str, ...]], str]:
 
 
 def of_arrays() -> dict[tuple[str, tuple[str, ...]], str]:
-    """The kernels by which arrays on the GPU are added, multiplied and summed."""
+    """Kernels that add, multiply and sum arrays on the GPU."""
     found = {}
     for function, expression in EXPRESSIONS.items():
         dtype = np.dtype("float64" if function in (np.add, np.sqrt, np.greater) else "float32")
@@ -83,7 +83,7 @@ def assembled(ptx: str, architecture: str) -> str:
 
 
 def ptx_for_each(text: str, kinds: tuple[str, ...], capabilities) -> list[str]:
-    """PTX of one kernel for several kinds of GPUs; where Numba lets us, its types are inferred only once."""
+    """PTX of one kernel for several kinds of GPUs. If Numba allows it, types are inferred only once."""
     compiled = getattr(compiler, "_compile_pyfunc_with_fixup", None)
     if compiled is None:
         return [ptx_of(text, kinds, capability) for capability in capabilities]

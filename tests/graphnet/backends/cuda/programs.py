@@ -10,20 +10,20 @@ import graphnet as gn
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.graph.node import Node
 
-#: Sums of so many terms are divided among blocks; a simulator does so for shorter ones.
+#: Number of terms from which sums are divided among blocks; the simulator does so for fewer.
 LONG = 280 if SIMULATED else 1100
 
 rng = np.random.default_rng(7)
 
 
 class Program(NamedTuple):
-    """Outputs made of inputs, and arrays for these."""
+    """A function that builds outputs from inputs, and arrays for the inputs."""
 
     build: Any
     arrays: tuple[np.ndarray, ...]
 
     def nodes(self, dtype: str = "float64"):
-        """Outputs, inputs, arrays, floats being of this dtype."""
+        """Returns outputs, inputs and arrays; floats have this dtype."""
         arrays = [a.astype(dtype) if a.dtype.kind == "f" else a for a in self.arrays]
         inputs = [gn.input(a.shape, a.dtype) for a in arrays]
         built = self.build(*inputs)
@@ -43,7 +43,7 @@ def slope(cost: Node, wrt: Node) -> list[Node]:
 
 
 def every_function(x: Node, y: Node, i: Node) -> list[Node]:
-    """All scalar expressions that the engine has."""
+    """All scalar expressions of the engine."""
     positive = x * x + 0.5
     less = x < y
     return [
@@ -58,7 +58,7 @@ def every_function(x: Node, y: Node, i: Node) -> list[Node]:
     ]  # fmt: skip
 
 
-#: What a kernel does -> a program that makes one, and arrays for it.
+#: Kind of kernel -> (a program that has it, and arrays).
 MADE = {
     "every function": (every_function, floats(5, 6), floats(5, 6), indices(4, 5, 6)),
     "one axis": (lambda x: gn.tanh(x) * 2.0, floats(19)),

@@ -1,4 +1,4 @@
-"""The path on a real GPU, down to the driver: all but what kernels compute. See `stub`."""
+"""Calls of the driver on a real GPU, all but the kernels' results. See `stub`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def used(libraries: Path, log: Path, *arguments: str, **settings: str) -> tuple[
     return printed, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
-#: A part of `stub.use` -> how often something is captured there; in training the gradient, Gv and its second half.
+#: Part of `stub.use` -> number of captures; in training: the gradient, Gv and its second half.
 PARTS = {"programs": 9, "threads": 6, "memory": 0, "exchange": 0, "products": 2, "training": 3}
 
 
@@ -54,7 +54,7 @@ def test_driver_calls_are_valid(name: str, libraries: Path, tmp_path: Path) -> N
         assert "library of another kind" not in lines
         assert "launch captured" in lines[lines.index("capture begins") :]
         assert lines.count("graph") >= 2 * lines.count("capture begins")
-    if name == "memory":  # what is let go is found again
+    if name == "memory":  # released memory is used again
         assert "the function needs 160.0 MiB of memory, but " in printed
 
 
@@ -93,7 +93,7 @@ def damaged(file: Path, how: str) -> None:
         file.write_bytes(content[:-1] if how == "cut" else content)
 
 
-#: What is damaged, and how: what is kept of one program has all of these.
+#: Files of one kernel to damage, and how; a stored program has all of these files.
 DAMAGES = [
     ("*.py", "cut"), ("*.py", "execute"), ("__pycache__/*.nbc", "flip"), ("__pycache__/*.nb?", "execute"),
     ("__pycache__/*.nbi", "folder"), ("__pycache__/*.nb?", "pipe"), ("*.seal", "cut"), ("*.seal", "pipe"),
@@ -102,7 +102,7 @@ DAMAGES = [
 
 @pytest.mark.slow
 def test_kernel_cache_is_reused_and_damaged_files_are_recompiled(libraries: Path, tmp_path: Path) -> None:
-    """Each kernel is damaged in another way; a second process compiles all of them anew, and a third one none."""
+    """Each kernel is damaged in another way. A second process compiles all again, and a third one none."""
     cache = tmp_path / "cache"
 
     def made_and_found() -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Every kind of kernel = NumPy, where threads share the work and by cuBLAS, too; and becomes machine code."""
+"""Every kind of kernel equals NumPy, also with shared sums and cuBLAS, and can be assembled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.graphnet.backends.conftest import output_of
 from tests.graphnet.backends.cuda.programs import PROGRAMS, Program, floats
 from tests.tables import case
 
-#: Few threads, so that a simulator is done in time, but everything in more than one block, lane and part.
+#: Few threads, so that the simulator is fast, but more than one block, lane and part of everything.
 FEW = ThreadDivision(
     threads=4, lanes=2, blocks=4, least=8, tiles=(Tile(2, 2, 2, 1, 2), Tile(1, 2, 1, 2, 3)), most=(2, 2, 65535)
 )  # fmt: skip
@@ -34,7 +34,7 @@ def require_same(program, dtype: str) -> None:
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
     function = gn.compile(nodes, inputs, backend="cuda")
     tolerance = 1e-12 if dtype == "float64" else 3e-5
-    # The second call of a GPU is captured, and the third replays it.
+    # On a GPU, the second call is captured and the third one replays it.
     for _ in range(1 if SIMULATED else 3):
         for found, right in zip(function(*arrays), expected, strict=True):
             assert (found.shape, found.dtype) == (right.shape, right.dtype)
@@ -61,7 +61,7 @@ def test_kernels_assemble(how: str, least: int) -> None:
 
 
 def test_every_elementwise_kernel_is_assembled() -> None:
-    """The expressions of all elementwise ops are among those that are assembled."""
+    """The assembled kernels include the expressions of all elementwise ops."""
     nodes, inputs, _ = PROGRAMS["every function"].nodes()
     graph, _ = optimize(gn.Graph(nodes, inputs), has=Backend.has)
     used = {s.kernel for loop in lower(graph).instructions if isinstance(loop, Loop) for s in loop.steps}
@@ -70,7 +70,7 @@ def test_every_elementwise_kernel_is_assembled() -> None:
 
 
 class Library:
-    """cublas<t>gemm and its kin as the manual has them: matrices by columns; α and β behind pointers."""
+    """cublas<t>gemm and its batched form, as in the manual: column-major; α and β behind pointers."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

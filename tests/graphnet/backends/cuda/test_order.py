@@ -1,4 +1,4 @@
-"""Law 8 on the GPU's schedule: a launch's blocks, in any order, over memory full of NaN, give the same bits."""
+"""Law 8 on the GPU: a launch's blocks give the same bits in any order, on memory full of NaN."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDERS = list, reversed, lambda points: [points[i] for i in np.random.default_rn
 
 
 class OtherOrder:
-    """NumPy for the simulator, but that the points of a grid come in another order."""
+    """NumPy for the simulator, with another order of the points of a grid."""
 
     def __init__(self, order) -> None:
         self.order = order
@@ -53,7 +53,7 @@ def outputs_in(order, build, arrays) -> list[bytes]:
 def require_same_in_all_orders(build, arrays) -> None:
     expected = [
         output.tobytes() for output in build()(*arrays)
-    ]  # on memory that programs before it have used
+    ]  # on memory that earlier programs have used
     for number, order in enumerate(ORDERS):
         with case(number):
             assert outputs_in(order, build, arrays) == expected

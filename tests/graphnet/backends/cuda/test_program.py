@@ -103,7 +103,7 @@ class Cube(gn.Op):
 
 
 def test_steps_without_a_kernel_run_in_python(tmp_path) -> None:
-    """An op; and the product of booleans, which a join wants beside others."""
+    """An op without a kernel, and the product of booleans, which would be joined with others."""
     x = gn.input((3, 4), "float64")
     function = gn.compile([gn.tanh(Cube()(x.T * 2.0)).T + 1.0, Cube()(x[:, 1:3])], [x], "cuda")
     a = np.random.default_rng(0).standard_normal((3, 4))
@@ -140,7 +140,7 @@ def test_check_names_the_node() -> None:
 
 
 def test_too_little_memory_or_a_missing_package(monkeypatch) -> None:
-    """The bytes are known before anything is allocated, and so is what recomputation would save."""
+    """The error states the bytes before allocation, and the bytes with recomputation."""
     needed, less = (int(network(time=40, memory=memory)[0].memory) / 1024 for memory in (None, "sqrt"))
     monkeypatch.setattr(Device, "free_memory", lambda device: 9000)
     with pytest.raises(gn.BackendError, match=r"Compile with memory='sqrt' \(needs") as caught:
@@ -244,7 +244,7 @@ def test_changes_in_place_conversions_and_memory_that_is_used_again() -> None:
     assert "0." in repr(big)
     owner = id((there + 1)._owner.memory)
     assert id((there + 2)._owner.memory) == owner
-    # The collector ends each member of a ring, the memory before the block that would keep it.
+    # Garbage collection of a cycle finalizes the memory before the block that owns it.
     freed: list[int] = []
     ring: list[object] = [this_device().block(1024)]
     weakref.finalize(ring[0].memory, freed.append, 1)
@@ -274,7 +274,7 @@ def test_unsupported_operations_on_a_placed_array_raise() -> None:
 
 
 class Lender:
-    """Lends an array as other libraries do."""
+    """Lends an array through DLPack, as other libraries do."""
 
     def __init__(self, array) -> None:
         self.array = array
@@ -304,7 +304,7 @@ def test_arrays_are_exchanged_with_numpy() -> None:
 
 
 def test_the_owner_lives_as_long_as_the_taker_and_no_longer() -> None:
-    """NumPy, us, and nobody: a capsule that is never opened."""
+    """Borrowers: NumPy, graphnet, and a capsule that nobody opens."""
     for name, take in {
         "NumPy": np.from_dlpack, "us": lambda lender: borrowed(lender.__dlpack__()), "nobody": Lender.__dlpack__,
     }.items():  # fmt: skip
@@ -327,7 +327,7 @@ def test_arrays_of_others_are_taken_where_they_are() -> None:
     for backend in ("numpy", "numba", "cuda"):
         (doubled,) = gn.compile([x * 2.0], [x], backend)(Lender(array))
         np.testing.assert_array_equal(doubled, 2 * array, err_msg=backend)
-    if SIMULATED:  # NumPy takes no memory of a GPU
+    if SIMULATED:  # NumPy cannot use memory of a GPU
         there = gn.place(A)
         taken = np.from_dlpack(there)
         there += 1

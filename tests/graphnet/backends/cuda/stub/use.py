@@ -35,7 +35,7 @@ def programs() -> None:
 
 
 def training() -> None:
-    """A step of Hessian-free optimization and one of Adam."""
+    """One step of Hessian-free optimization and one of Adam."""
     net = rnn.Network([rnn.Elman(3)], 3, 3, seed=1)
     u = net.unroll(2, 2, initial="zero")
     objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], backend="cuda")
