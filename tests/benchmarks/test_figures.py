@@ -66,7 +66,7 @@ def test_an_autoencoder_is_judged_by_its_last_weights(
 
 
 def test_a_killed_run_goes_on_with_its_clock(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """Broken off in the middle of an epoch, it comes to the same weights, and has counted each step once."""
+    """A run interrupted in an epoch reaches the same weights, and counts each step once."""
     adam = autoencoders.AutoencoderMethod(lambda net, updates: rnn.Adam(0.01), batch=50)
     small.setitem(autoencoders.METHODS, "adam", adam)
     whole = autoencoders.train(job("adam", tmp_path / "whole"))
@@ -92,7 +92,7 @@ def test_a_killed_run_goes_on_with_its_clock(tmp_path: Path, small: pytest.Monke
     assert [point[0] for point in again["curve"]] == [8, 16, 24, 32, 40]
     seconds = [point[1] for point in again["curve"]]
     assert seconds == sorted(seconds)
-    # By seconds, a run is made again only for more of them.
+    # A run is repeated only for a larger limit in seconds.
     made = {"updates": 0, "asked": 10.0}
     assert [autoencoders.enough(made, asked) for asked in (10.0, 11.0)] == [True, False]
 
@@ -118,7 +118,7 @@ def test_tables_of_autoencoders_have_what_explodes_and_standard_errors(
 
 
 def test_predictors_of_balls_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A layer on top reads the one below."""
+    """An upper layer reads the one below it."""
     nets = {name: (rnn.Elman(5), optimizer) for name, (_, optimizer) in balls.NETS.items()}
     set_all(monkeypatch, balls, UNITS=6, UPPER=4, DRAWN=4, VALID=0.5, POOL=60, STATIC=2, TIME=12, SHORT=6,
             GIBBS=(1, 2), CHAINS=2, TESTED=3, NETS=nets)  # fmt: skip
@@ -158,11 +158,11 @@ def test_figures_noise_and_floors_of_balls() -> None:
     np.testing.assert_array_equal(before[1:], v[:-1])
     np.testing.assert_array_equal(line[2:], np.clip(2 * v[1:-1] - v[:-2], 0, 1))
     still = np.zeros((50, 4, 225), np.float32)
-    spoilt = balls.noisy(still, 3)  # balls that stay, and come and go
+    spoilt = balls.noisy(still, 3)  # balls that stay, and ones that flicker
     np.testing.assert_array_equal(spoilt, balls.noisy(still, 3))
     assert 0 <= spoilt.min() < spoilt.max() <= 1
     assert 0 < spoilt.mean() < 0.1
-    assert 1 < len({frame.tobytes() for frame in spoilt[:, 0]}) <= 8  # each of three is there or not
+    assert 1 < len({frame.tobytes() for frame in spoilt[:, 0]}) <= 8  # each of three is visible or not
     lines = floors(np.random.default_rng(0), cases=3).splitlines()
     first = [float(x) for x in lines[2].split("|")[5:9]]
     assert first[3] == pytest.approx(first[1] * 225, rel=0.01)
@@ -201,7 +201,7 @@ def test_a_run_of_music_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_windows_of_motion_cross_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each frame says of which recording it is, and where."""
+    """Each frame contains the number of its recording and its position."""
     numbered = [
         np.stack([np.full(n, i), np.arange(n)], 1, dtype=np.float32) for i, n in enumerate((70, 30, 900))
     ]
@@ -238,7 +238,7 @@ def scattered(x: Array, index: Array, size: int, axis: int) -> Array:
 
 
 def test_a_translated_step_is_the_cell_s() -> None:
-    """The peers' steps are made of our graphs."""
+    """The peers' steps, which are translated from our graphs, equal ours."""
     functions = {name: getattr(np, name) for name in ("tanh", "exp", "log", "sqrt")}
     functions["sigmoid"] = lambda x: 1 / (1 + np.exp(-x))
     of_arrays = (np.concatenate, np.stack, np.broadcast_to, np.transpose)
@@ -258,7 +258,7 @@ def test_a_translated_step_is_the_cell_s() -> None:
 
 
 def test_derivatives_of_what_breaks_others() -> None:
-    """Beside finite differences of plain loops; float32 has 7 digits."""
+    """Compared with finite differences of plain loops; float32 has 7 digits."""
     for name, problem in CASES.items():
         if name == "masked":
             continue

@@ -32,7 +32,7 @@ from tests.mutants.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 CAUGHT = Path(__file__).with_name("caught.txt")
-LONGEST = 900  # seconds: then the tests of a mutant do not end
+LONGEST = 900  # seconds; a mutant's tests that take longer hang
 #: What is compiled is kept under a digest of its text, so all may share it, but for those that make it, or keep it.
 APART = ("graphnet/backends/", "graphnet/call/", "graphnet/system/")
 WHERE = "import graphnet, graphnet_rnn, viz; print(graphnet.__file__, graphnet_rnn.__file__, viz.__file__)"
@@ -50,7 +50,7 @@ class Copy:
             if (ROOT / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.root / name)
-        found = self.run(["-P", "-c", WHERE], folder / "kernels")  # -P: the folder we are in does not count
+        found = self.run(["-P", "-c", WHERE], folder / "kernels")  # -P: the current folder is not on the path
         if [path.startswith(str(self.root)) for path in found.stdout.split()] != [True] * 3:
             sys.exit(f"python -m tests.mutants: other packages than the copy's are imported: {found}")
 
@@ -71,7 +71,7 @@ class Copy:
             return code, list(json.loads(told.read_text(encoding="utf-8"))) if told.exists() else []
 
     def outcome(self, mutant: Mutant) -> Outcome:
-        """Makes the mutant, runs its tests, and takes it back."""
+        """Applies the mutant, runs its tests, and reverts it."""
         path = self.root / mutant.file
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         if text.count(mutant.old) != 1:

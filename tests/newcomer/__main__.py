@@ -42,9 +42,9 @@ CHECKOUTS = {
     "pip": "pip install .",
     "uv": "uv run graphnet-rnn demo",
 }
-#: A command that takes longer hangs.
+#: Time limit in seconds; a command that takes longer hangs.
 SECONDS = 3600
-#: The page whose commands are run without --all.
+#: Page whose commands run without --all.
 FIRST = "docs/quick_start.md"
 OURS = """import graphnet as gn
 import graphnet_rnn as rnn
@@ -73,7 +73,7 @@ def checkout_of(words: str) -> str:
 
 
 class Checkout:
-    """A copy of this folder in one of its own, and an environment that knows nothing of this one."""
+    """A copy of this folder, with an isolated environment."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.root = name, folder / name / "graphnet"
@@ -86,7 +86,7 @@ class Checkout:
         base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
         (python3 / "python3").symlink_to(sys.executable if sys.prefix == sys.base_prefix else base)
         path = os.pathsep.join([str(python3), str(self.root / ".venv" / "bin"), kept.get("PATH", "")])
-        # One for all steps of CI, if it gives one.
+        # CI may set one cache for all steps.
         cache = os.environ.get("GRAPHNET_CACHE", str(folder / name / "kernels"))
         self.environment = {**kept, "PATH": path, "GRAPHNET_CACHE": cache, "MPLBACKEND": "agg"}
         if name == "pip":
@@ -127,7 +127,7 @@ def copy_checkout(target: Path) -> None:
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    except (OSError, subprocess.CalledProcessError):  # no git here, or a copy that it does not keep
+    except (OSError, subprocess.CalledProcessError):  # no git, or a copy outside of git
         made = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".*_cache")
         shutil.copytree(ROOT, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*made))
         return
@@ -185,7 +185,7 @@ def bring(words: str, source: Path, folder: Path, checkout: Checkout) -> None:
 
 
 def helps(checkout: Checkout) -> Iterator[Command]:
-    """Every program and subcommand shows its help; the examples in it."""
+    """Requires help from every program and subcommand. Yields the examples in it."""
 
     def asked(program: str) -> str:
         words = ["bash", "-c", f"{program} --help"]
@@ -202,7 +202,7 @@ def helps(checkout: Checkout) -> Iterator[Command]:
 
 
 def quick_visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
-    """Makes the environment of `python3 run.py demo`, and runs in it what the quick start has for a terminal."""
+    """Makes the environment of `python3 run.py demo`, and runs the quick start's commands in it."""
     if not checkout.run(CHECKOUTS[checkout.name], "README.md"):
         return
     write_files(folder / "reader")
@@ -220,7 +220,7 @@ def failures_of_guides() -> list[str]:
 
 
 def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
-    """Makes the environment, then runs the checkout's commands: those of one page in one folder, in their order."""
+    """Makes the environment, then runs the checkout's commands, page by page in separate folders."""
     if not checkout.run(CHECKOUTS[checkout.name], "makes this checkout"):
         return
     if checkout.name in ("demo", "pip"):
@@ -251,7 +251,7 @@ def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
 
 
 def named_places(checkout: Checkout) -> list[str]:
-    """Pages that name the folder in which they were built, the reader's own, or that of this Python."""
+    """Pages that contain a local path: of the build, of the home folder, or of this Python."""
     folders = [str(checkout.root), os.path.expanduser("~"), sys.base_prefix, tempfile.gettempdir()]
     places = [f"{folder}/" for folder in folders if folder.strip("/~")]  # of a user without a home: / or ~
     found = []

@@ -14,7 +14,7 @@ __all__ = ["STAND_INS", "choice_of", "instead_of"]
 
 
 class Choice(NamedTuple):
-    """pattern: of the whole command, or its beginning. instead: `{}` is the command; None: it is not run. why."""
+    """pattern: regular expression for the start. instead: `{}` is the command; None: skip. why: reason."""
 
     pattern: str
     instead: str | None
@@ -97,7 +97,7 @@ CHOICES = (
     Choice(r"python3 run\.py tutorials( \d+)*( --no-browser)?$", "{} --no-browser --allow-root",
            "nobody looks; until it tells its address"),
 )  # fmt: skip
-#: What a command reads -> how it is made, once, in the folder of the stand-ins; files that start so come with it.
+#: File that commands read -> command that makes it once, with all files of that prefix.
 STAND_INS = {
     **dict.fromkeys((
         "book.txt", "other.txt", "python.txt", "my_cells.py", "graphnet/graph/node.py", "recipe.toml", "signals.npz",
@@ -127,7 +127,7 @@ STAND_INS = {
 
 
 def choice_of(command: Command) -> Choice | None:
-    """The first row that fits; None: run as it stands."""
+    """The first row that matches, or None: run it unchanged."""
     return next((choice for choice in CHOICES if re.match(choice.pattern, command.words)), None)
 
 

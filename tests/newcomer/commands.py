@@ -10,7 +10,7 @@ from typing import NamedTuple
 __all__ = ["ROOT", "Command", "commands_of_help", "commands_of_page", "pages", "programs"]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Pages of results and of history tell what was done once; these tell what to do.
+#: Pages with instructions; pages of results and history are left out.
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tutorials/README.md", "docs/*.md")
 
 _FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,7 +21,7 @@ _COMMAND = re.compile(r"(?:python3?|pip|uv|pytest|graphnet-rnn|mpiexec|[A-Z_]+=\
 
 
 class Command(NamedTuple):
-    """words: as they stand there, without prompt and comment. page: where."""
+    """words: the command without prompt and comment. page: its source."""
 
     words: str
     page: str
@@ -48,7 +48,7 @@ def commands_of_page(name: str, text: str) -> list[Command]:
 
 
 def commands_of_help(program: str, text: str) -> list[Command]:
-    """The indented examples of a help text. A line with [...] or an argument in capitals is a synopsis, and none."""
+    """Indented examples of a help text, except synopses (lines with [...] or words in capitals)."""
     lines = [line for match in re.finditer(r"^ +(\S.*)$", text, re.MULTILINE) for line in _lines(match[1])]
     synopsis = re.compile(r"\[|(?<!\S)[A-Z]{4,}(?!\S)|\.\.\.")
     return [Command(line, f"{program} --help") for line in lines if not synopsis.search(line)]

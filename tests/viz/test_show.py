@@ -104,7 +104,7 @@ def test_the_explorer_shows_itself_and_is_the_page_that_is_written(tmp_path):
     cost = gn.sum(gn.tanh(gn.input((3,), name="x<")))
     page = viz.explore(cost)
     bundle = page._repr_mimebundle_()
-    (frame,) = ElementTree.fromstring(f"<p>{bundle['text/html']}</p>")  # the whole page is one attribute
+    (frame,) = ElementTree.fromstring(f"<p>{bundle['text/html']}</p>")  # the whole page is in one attribute
     assert frame.tag == "iframe"
     assert " ".join(frame.attrib["srcdoc"].split()) == " ".join(page.html.split())
     written = viz.explore(cost, tmp_path / "a.html")

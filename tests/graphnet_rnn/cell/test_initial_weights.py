@@ -29,7 +29,7 @@ def weights(cell: rnn.Cell, inputs: int = SYMBOLS, **network: Any) -> dict[str, 
 
 
 def assert_normal(values: Array, scale: float) -> None:
-    """N(0, scale²): mean, variance, and the fourth moment, which tells it from a uniform distribution."""
+    """N(0, scale²): mean, variance and fourth moment, which differs from a uniform distribution's."""
     z, n = values.ravel() / scale, values.size
     assert abs(z.mean()) < 5 / math.sqrt(n)
     assert abs((z**2).mean() - 1) < 5 * math.sqrt(2 / n)
@@ -81,7 +81,7 @@ def output_bias(outputs: int, loss: str, initial: Any) -> Array:
 
 
 def test_an_output_bias_predicts_what_is_frequent() -> None:
-    """softmax(b) are the shares of classes, σ(b) those of ones, each as if it had been seen once more, or half."""
+    """softmax(b) = shares of the classes, counts + 1. σ(b) = shares of ones, counts + ½."""
     draw = np.random.default_rng(0)
     classes, bits = draw.integers(0, 5, (7, 9)), draw.random((40, 3)) * (draw.random((40, 3)) > 0.4)
     for missing in (False, True):
@@ -95,7 +95,7 @@ def test_an_output_bias_predicts_what_is_frequent() -> None:
         np.testing.assert_allclose(1 / (1 + np.exp(-c)), (ones + 0.5) / (there + 1), rtol=1e-12)
     balanced = output_bias(6, "softmax", initializers.log_frequencies(classes, balanced_weights(classes)))
     np.testing.assert_allclose(balanced[:5], balanced[0], rtol=1e-12)
-    doubled = [0, 1, 1, 2, 2, 2], [0, 1, 1, 2, 2, 2, 1, 1]  # a class of weight 2 is there twice
+    doubled = [0, 1, 1, 2, 2, 2], [0, 1, 1, 2, 2, 2, 1, 1]  # a class with weight 2 counts twice
     b, c = (np.exp(output_bias(3, "softmax", initializers.log_frequencies(*each))) for each in (
         (doubled[0], [1, 2, 2, 1, 1, 1]), (doubled[1],)))  # fmt: skip
     np.testing.assert_allclose((9 * b - 1) / 6, (11 * c - 1) / 8, rtol=1e-12)
@@ -180,7 +180,7 @@ def test_each_unit_sends_distinct_random_edges_and_always_one_to_itself() -> Non
 
 
 def check_centred_reading(reading: Array, scale: Array, frequencies: Array) -> None:
-    """reading_yj = scale_j (u_jy − Σ ν_y' u_jy'), u ~ U(0, 1): 0 in the mean over the data, and so spread."""
+    """reading_yj = scale_j (u_jy − Σ ν_y' u_jy'), u ~ U(0, 1), with mean 0 over the data."""
     share = frequencies / frequencies.sum()
     np.testing.assert_allclose(share @ reading, 0, atol=1e-15)
     u = reading / scale  # but for a shift of each unit

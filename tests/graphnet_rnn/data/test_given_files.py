@@ -20,7 +20,7 @@ from tests.tables import case
 parquet = pytest.importorskip("pyarrow.parquet")
 pyarrow = pytest.importorskip("pyarrow")
 DAY = datetime.datetime(2020, 1, 1)
-#: Columns, the choice, and what is said; of three rows with a and y.
+#: Case -> (additional columns of a table with a and y, the choice, part of the error).
 REFUSED: dict[str, tuple[dict[str, Any], Choice, str]] = {
     "times are read": ({"t": [DAY, None, DAY]}, Choice(("a", "t"), ("y",)), "column 't' holds times"),
     "times are predicted": ({"t": [DAY] * 3}, Choice(("a",), ("t",)), "column 't' holds times"),

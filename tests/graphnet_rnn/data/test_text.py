@@ -91,7 +91,7 @@ def test_given_texts_share_the_training_vocabulary_and_take_a_byte_or_two() -> N
 @settings(max_examples=60)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 6), st.integers(0, 60))
 def test_batches(stride: int, more: int, batch: int, extra: int) -> None:
-    """Lanes follow one another; a piece starts k₁ steps after the one before; every target is scored once, in order."""
+    """Lanes are consecutive; pieces start k₁ steps apart; every target is scored once, in order."""
     time = stride + more - 1
     symbols = np.arange(time * batch + 1 + extra)
     batches = Batches(symbols, time, batch, stride)
@@ -136,7 +136,7 @@ def test_a_file_is_read_as_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                     assert np.array_equal(getattr(read, name), getattr(made, name))
 
 
-#: Content of a file, its encoding -> what is said; whole, and in pieces of any size.
+#: (content of a file, encoding, part of the error); for whole files and pieces of any size.
 BAD: list[tuple[bytes, str, str]] = [
     (b"", "utf-8", "is empty."),
     (b"ab\0c", "utf-8", "is a binary file (byte 0 at offset 2), not a text."),
@@ -261,7 +261,7 @@ SYMBOLS = np.arange(100)
 WHOLE = "must be a whole number >= 1, not"
 LANES = np.zeros(12, np.int64)
 ALPHABET = Corpus.split("abcdefghij" * 10)
-#: what -> (the call, the error, what it names)
+#: Case -> (call, error, part of its message).
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "half a character": (lambda: Vocabulary.of("ab\ud800"), DataError, "half of a surrogate pair"),
     "unseen": (lambda: ABC.encode("a😀b\nz"), DataError, UNSEEN),

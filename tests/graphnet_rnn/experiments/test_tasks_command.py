@@ -70,7 +70,7 @@ def kept_theta(folder: Path) -> Any:
 def test_it_goes_on_where_it_was_interrupted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two commands leave what one does; the picture has all steps."""
+    """An interrupted and a resumed command give the same files as one command; the picture has all steps."""
     first, second, picture = tmp_path / "first", tmp_path / "second", tmp_path / "run.svg"
     stepped, counted = FreshSequences.stepped, itertools.count(1)
 
@@ -101,7 +101,7 @@ def test_it_goes_on_where_it_was_interrupted(
 
 
 def test_resumed_runs_end_at_the_same_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Solved is what is solved at a step that is tested, as in a run that was never stopped."""
+    """A resumed run is solved at the same tested step as a run that was never stopped."""
     where = ["--task", "temporal-order", "--length", "10", "--test-every", "7", "--threads", "1"]
     solves = ["tasks", *where, "--units", "30", "--batch", "200", "--test", "500"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"

@@ -23,7 +23,7 @@ from graphnet_rnn.formats.state_dict import directions_of
 from tests.tables import case
 
 TIME, BATCH, INPUTS, UNITS, OUTPUTS = 5, 3, 4, 6, 7
-#: Module of torch -> our cell, and how many gates.
+#: torch module -> (our cell, number of gates).
 KINDS: dict[str, Any] = {"RNN": (rnn.Elman, 1), "LSTM": (rnn.LSTM, 4), "GRU": (rnn.GRUResetAfter, 3)}
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +40,7 @@ def network_of(*cells: rnn.Cell, **settings: Any) -> rnn.Network:
 def state_dict(
     kind: str = "LSTM", layers: int = 1, bias: bool = True, dtype: str = "float32", prefix: str = "rnn."
 ) -> dict[str, Array]:
-    """Random tensors as torch names and shapes them, with an output layer `linear`."""
+    """Random tensors with torch's names and shapes, and an output layer `linear`."""
     rng, gates = np.random.default_rng(1), KINDS[kind][1]
     shapes: dict[str, tuple[int, ...]] = {}
     for l in range(layers):
@@ -53,7 +53,7 @@ def state_dict(
 
 
 def data_for(network: rnn.Network) -> tuple[Array, list[Array]]:
-    """x and the states before it."""
+    """Random inputs and initial states."""
     rng = np.random.default_rng(2)
     if network.reads == "symbols":
         x = rng.integers(network.inputs, size=(TIME, BATCH))
@@ -70,7 +70,7 @@ def close(got: Any, want: Any, dtype: str = "float64") -> None:
 
 
 def fails(kind: type[Exception], *parts: str) -> Any:
-    """Raises this kind of error, with all parts in one sentence, in this order."""
+    """Expects an error of this kind whose message has all parts in this order."""
     return pytest.raises(kind, match=".*".join(map(re.escape, parts)))
 
 
@@ -142,7 +142,7 @@ def test_values_and_gradients_are_those_of_torch(torch: Any, kind: str) -> None:
 
 @every_kind
 def test_symbols_and_embeddings(torch: Any, kind: str) -> None:
-    """One-hot vectors; rows of a table, also one as wide as the output layer, which names must tell apart."""
+    """Symbols as one-hot vectors and embeddings; one table has the output layer's width."""
     model = modules(torch, kind, "float64")
     network = from_torch(model, reads="symbols")
     assert data_for(network)[0].dtype == np.int64
@@ -225,7 +225,7 @@ def test_directions_and_projections_are_those_of_torch(torch: Any, kind: str) ->
 
 @every_kind
 def test_cell_modules_are_layers(torch: Any, kind: str) -> None:
-    """One cell, and a list of them; stepped by hand in torch."""
+    """One cell module and a list of them, compared with a loop in torch."""
     for layers in (1, 2):
         with case(layers):
             torch.manual_seed(7)
@@ -275,7 +275,7 @@ def test_there_and_back_is_the_same_network_but_for_the_split_of_biases(tmp_path
 
 
 def test_gates_lie_where_torch_has_them() -> None:
-    """Each block of rows holds its own number: no convention of this module is used to check it."""
+    """The rows of gate j have the value j, so the check does not depend on this module's order."""
     for kind, letters in (("LSTM", "ifgo"), ("GRU", "rzn"), ("RNN", "h")):
         tensors = state_dict(kind)
         for j in range(len(letters)):
@@ -359,7 +359,7 @@ def test_tensors_that_make_no_network() -> None:
             from_torch(state_dict(), **arguments)
 
 
-#: What a file may call a tensor, or a module: long, with control characters, turned, half a character.
+#: Odd names of tensors: long, control characters, right-to-left, half a surrogate pair.
 NAMES = ["x" * 10_000, "a\x1b]0;owned\x07\x1b[2J\nTraceback (most recent call last):", "\u202e", "a\ud800"]
 
 
@@ -432,7 +432,7 @@ def test_networks_that_torch_has_not() -> None:
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> rnn.Network:
-    """Saved as model.safetensors in the folder where one is."""
+    """A network that is saved as model.safetensors in the working folder."""
     monkeypatch.chdir(tmp_path)
     network = network_of(rnn.LSTM(4), rnn.LSTM(4), reads="symbols")
     rnn.save(network, "model.safetensors")

@@ -68,7 +68,7 @@ def test_saved_models_round_trip_and_other_tools_read_them(tmp_path: Path) -> No
 
 
 def test_non_contiguous_arrays_survive(tmp_path: Path) -> None:
-    """safetensors alone writes the memory as it lies, and so scrambles them in silence."""
+    """safetensors itself would write the underlying memory, in a wrong order, without an error."""
     whole = np.arange(24.0).reshape(4, 6)
     spread = np.broadcast_to(np.arange(3.0), (2, 3))
     for strided in (
@@ -147,8 +147,8 @@ def test_a_changed_cell_is_reported(own: Path) -> None:
 
 
 def test_equation_digests_differ_between_cells() -> None:
-    """No two architectures make the same of the same numbers, but for those whose equations are one."""
-    one = {"EchoState": "Elman", "Equations": "GRU"}  # weights of one shape are alike here, so both gates are
+    """Digests differ between architectures, except those with equal equations."""
+    one = {"EchoState": "Elman", "Equations": "GRU"}  # weights of one shape are equal
     found: dict[tuple[float, ...], str] = {}
     for name, cell in rnn.cells.ALL.items():
         key = tuple(equation_digest(rnn.Network([cell().resized(4)], 5, 5)))
@@ -180,7 +180,7 @@ def refused(path: Path) -> bool:
 
 
 def test_every_bit_flip_is_refused(model: Path, tmp_path: Path) -> None:
-    """Harmless ones may pass, but there are hardly any."""
+    """Nearly all bit flips are refused; any other one must be harmless."""
     content = model.read_bytes()
     generator = np.random.default_rng(0)
     header = 8 + int.from_bytes(content[:8], "little")
@@ -205,7 +205,7 @@ def test_every_truncation_and_addition_is_refused(model: Path, tmp_path: Path) -
 
 W = {"w": np.zeros(3)}
 NO_MODEL = "is not a graphnet model"
-#: What a file holds -> what is said.
+#: Kind of file -> (content, error).
 NOT_A_MODEL: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", NO_MODEL),
     "zeros": (bytes(64), NO_MODEL),
@@ -241,7 +241,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class FullDisk(io.FileIO):
-    """Takes a little, then the disk is full."""
+    """Writes ten bytes; then the disk is full."""
 
     def write(self, content: Any) -> int:
         super().write(content[:10])
@@ -249,7 +249,7 @@ class FullDisk(io.FileIO):
 
 
 OPEN = "graphnet.system.files.open"
-#: Which function fails, and how, while a file is written.
+#: Function that fails while writing a file, and how.
 FAILING: dict[str, tuple[str, Any, type[BaseException]]] = {
     "open": (OPEN, mock.Mock(side_effect=PermissionError(13, "Permission denied")), SaveError),
     "write": (OPEN, FullDisk, SaveError),

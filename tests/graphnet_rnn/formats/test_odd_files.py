@@ -1,4 +1,4 @@
-"""No file makes more than a sentence and a few megabytes, whatever it holds, and whether its checksum fits or not."""
+"""Any file gives at most a one-sentence error and takes little memory, with a valid checksum or not."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def memory(most: float) -> Iterator[None]:
 
 
 def refused(read: Read, path: Path, content: bytes) -> bool:
-    """AssertionError for more than a sentence, a warning or 50 MB."""
+    """Returns True if the file is refused. Fails for longer errors, several warnings, or more than 50 MB."""
     path.write_bytes(content)
     sentence = ""
     with memory(MOST), warnings.catch_warnings(record=True) as caught:
@@ -154,7 +154,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
-    """The checksum fits; nothing is allocated for sizes that the description alone claims."""
+    """The checksum is valid. No memory is allocated for sizes that only the description claims."""
     network, path = rnn.Network([rnn.LSTM(3)], 4, 4), tmp_path / "odd"
     network.vocabulary = rnn.data.Vocabulary("abcd")
     rnn.save(network, path)
@@ -178,7 +178,7 @@ def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_long_but_no_model_is_not_read(tmp_path: Path) -> None:
-    """Files with holes: 64 GiB each, of which nothing is on the disk."""
+    """Sparse files of 64 GiB, which take no space on the disk."""
     long, longer = ((1 << bits).to_bytes(8, "little") + b"{" for bits in (23, 35))
     with memory(5e7):
         for number, start in enumerate((b"", long, longer, safetensors_save({"w": np.zeros(3)}))):

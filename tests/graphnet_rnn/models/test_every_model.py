@@ -1,4 +1,4 @@
-"""All models as files: exact round trips; what does not fit is refused in a sentence, before it takes memory."""
+"""Models as files: exact round trips; invalid files are refused in a sentence without taking memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST = 5e6
 
 
 class Bent(rnn.Model):
-    """y = tanh(k · below(x)), a model of which another is a part"""
+    """y = tanh(k · below(x)), a model that contains another model"""
 
     def __init__(self, below: Line, k: float = 1.0, values: Mapping[str, Array] | None = None) -> None:
         self.below, self.k = below, k
@@ -59,7 +59,7 @@ class Sum(rnn.Model):
 
 
 class Reader(rnn.Model):
-    """A cell over one step, with weights of its own."""
+    """One step of a cell, with its own weights."""
 
     def __init__(self, cell: rnn.Cell, values: Mapping[str, Array] | None = None) -> None:
         dtype = np.dtype("float32")
@@ -107,7 +107,7 @@ def made(name: str) -> rnn.Model:
 
 
 def leaves(kind: type) -> Iterator[type]:
-    """The project's classes below one, but for those that others are made of."""
+    """The project's subclasses of `kind` that have no subclasses."""
     below = [each for each in kind.__subclasses__() if each.__module__.startswith("graphnet_rnn.")]
     if not below:
         yield kind
@@ -116,7 +116,7 @@ def leaves(kind: type) -> Iterator[type]:
 
 
 def test_every_model_has_a_row_and_can_be_loaded() -> None:
-    kinds = set(leaves(rnn.Model)) - {Composed}  # what functions make of it are classes of their authors
+    kinds = set(leaves(rnn.Model)) - {Composed}  # functions make subclasses of it for users
     installed = {point.load() for point in names_of("models").values()}
     require_rows(kinds - set(MODELS.values()) - installed, "model_file.MODELS", "the class")
     require_rows(
@@ -167,7 +167,7 @@ def test_a_model_computes_the_same_after_it(tmp_path: Path) -> None:
 
 
 def resealed(path: Path, change: Callable[[dict[str, Array], dict[str, Any]], None]) -> Path:
-    """The file with other tensors or another description, and a checksum that fits."""
+    """Rewrites the file with changed tensors or description, and a valid checksum."""
     file = read_model_file(path)
     tensors, description = dict(file.tensors), copy.deepcopy(dict(file.description))
     change(tensors, description)
@@ -197,7 +197,7 @@ def saved_in(folder: Path, name: str) -> Path:
 
 
 def parts(described: Any) -> Iterator[dict[str, Any]]:
-    """The models within a description, itself first."""
+    """Yields all models in a description, itself first."""
     if isinstance(described, dict):
         if "model" in described:
             yield described
@@ -248,7 +248,7 @@ def test_missing_and_wrong_weights_are_rejected(tmp_path: Path) -> None:
 
 
 def test_sizes_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
-    """Every whole number of a description, in a model within others, too, as a thousand millions."""
+    """Replaces each integer of a description, also in nested models, by 10⁹."""
     for name, make in MAKE.items():
         with case(name):
             saved = saved_in(tmp_path, name)
@@ -293,7 +293,7 @@ def test_odd_settings_are_rejected_or_loaded_unchanged(tmp_path: Path) -> None:
 
 
 def test_changed_equations_are_reported(tmp_path: Path) -> None:
-    """At the same weights, and not if the weights alone are others."""
+    """Changed equations are reported for equal weights; changed weights alone are not."""
     for name, make in MAKE.items():
         with case(name):
             saved = saved_in(tmp_path, name)
@@ -301,7 +301,7 @@ def test_changed_equations_are_reported(tmp_path: Path) -> None:
             assert len(file.description["equations"]) > 0
             assert has_same_equations(make(), file), "the weights are others"
             kind = type(make())
-            if kind is rnn.Network:  # its equations are those of its cells (test_model_file has them)
+            if kind is rnn.Network:  # its equations are those of its cells (see test_model_file)
                 continue
 
             def changed(self: rnn.Model, kind: Any = kind) -> gn.Graph:
@@ -353,7 +353,7 @@ def test_load_network_rejects_other_models(tmp_path: Path) -> None:
 
 
 def test_names_that_every_model_has_are_no_arguments() -> None:
-    """A file could not give such an argument back."""
+    """The value of such an argument could not be read from a file."""
     for name in ("parts", "model", "theta", "settings", "description", "parameters", "fixed"):
         source = f"def __init__(self, {name}=3, seed=0, values=None): pass"
         members: dict[str, Any] = {}

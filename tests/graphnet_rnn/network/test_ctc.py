@@ -88,7 +88,7 @@ def test_every_sequence_of_five_steps() -> None:
 
 
 def test_no_labels_at_all() -> None:
-    """Targets of length 0: the blank at every step. Short integers are targets, too."""
+    """Targets of length 0 have a blank at every step. Also tests targets of int8."""
     logits = random_logits(4, 2, 3)
     log_p = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
     for repeats in ["merge", "keep"]:
@@ -114,7 +114,7 @@ def test_pytorch_agrees() -> None:
             z = torch.tensor(logits, requires_grad=True)
             log_p, steps = torch.log_softmax(z, 2), torch.full((batch,), time)
             labels = torch.tensor(np.maximum(targets, 1)), steps, torch.tensor(lengths)
-            how = {"reduction": "none", "zero_infinity": True}  # its loss is then 0, its gradient too
+            how = {"reduction": "none", "zero_infinity": True}  # torch then has loss 0 and gradient 0
             expected = torch.nn.functional.ctc_loss(log_p, *labels, **how)
             expected.sum().backward()
             finite = np.where(np.isinf(loss), 0, loss)
@@ -174,12 +174,12 @@ def test_extreme_logits_in_float32() -> None:
 
 
 def test_impossible_cases_leave_the_others_alone() -> None:
-    """Longer than time, too many repeats, a symbol of probability zero: inf, and zero derivatives of all kinds."""
+    """Targets that are too long or have an impossible symbol have loss inf and zero derivatives."""
     for repeats in ["merge", "keep"]:
         with named(repeats):
             logits = random_logits(3, 5, 4)
             logits[:, 2, 1] = -np.inf
-            logits[:, 4, [0, 1, 3]] = -np.inf  # no symbol of the target's, nor the blank, at any step
+            logits[:, 4, [0, 1, 3]] = -np.inf  # neither the target's symbols nor the blank, at any step
             targets = padded([[0, 1, 2, 0], [1, 1, 1], [1], [0], [0, 1]], 4)
             z, t = gn.input(logits.shape, "float64"), gn.input((5, 4), "int64")
             u = gn.input(logits.shape, "float64")
@@ -198,7 +198,7 @@ def test_impossible_cases_leave_the_others_alone() -> None:
 
 
 def test_training_reports_an_impossible_case() -> None:
-    """Two equal labels need three steps; the loss is named, and nothing is blamed where all goes well."""
+    """Two equal labels need three steps. The error names the loss; possible targets give no error."""
     x, t = gn.input((2, 2, 4), "float64", name="x"), gn.input((2, 2), "int64", name="t")
     W = gn.parameter(random_logits(4, 3), name="W")
     objective = rnn.Objective(gn.mean(ctc.ctc_loss(x @ W, t)), [W], [x, t])
@@ -268,7 +268,7 @@ def test_curvature_is_the_information_of_the_alignment() -> None:
 
 
 def test_impossible_targets_have_no_curvature() -> None:
-    """A case whose loss is inf is left out; those beside it count as they do alone."""
+    """A case with loss inf is left out; the others have the same curvature as alone."""
     rng = np.random.default_rng(1)
     at, targets = rng.standard_normal((3, 2, 3)), np.array([[0, 1, 0, 1], [0, -1, -1, -1]])
     z, u = gn.input(at.shape, "float64"), gn.input(at.shape, "float64")

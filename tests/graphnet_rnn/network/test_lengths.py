@@ -1,4 +1,4 @@
-"""Cases of several lengths = each case by itself at its own length, exactly; and what fills them up reaches nothing."""
+"""Cases of several lengths equal each case alone at its own length; padding has no effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = Any
 TIME, SYMBOLS, OUTPUTS = 4, 5, 4
 LENGTHS = np.array([2, 4, 1])
 BATCH = len(LENGTHS)
-#: Cells whose hidden units lie in time in different ways.
+#: Cells with different layouts of hidden units in time.
 KINDS = ("Elman", "LSTM", "Bidirectional", "NARX", "Attention", "GLNN")
 LOSSES = ("softmax", "sigmoid", "squared", "ctc", *(f"softmax, {pool}" for pool in POOLS), "squared, mean")
 
@@ -40,7 +40,7 @@ def network(cells: list[rnn.Cell], loss: str = "softmax", **how: Any) -> rnn.Net
 
 
 def arrays(net: rnn.Network, seed: int = 0) -> tuple[Array, Array]:
-    """Symbols, and targets; what stands behind the end is drawn like all else."""
+    """Symbols and targets; padding is drawn at random, too."""
     draw = np.random.default_rng(seed)
     x = draw.integers(0, SYMBOLS, (TIME, BATCH))
     if net.loss == "ctc":
@@ -57,7 +57,7 @@ def targets_of(net: rnn.Network, t: Array, case: int, steps: int) -> Array:
 
 
 class Found:
-    """The summed losses, their gradient, R-operator and G v, and the last states, by one function."""
+    """One function for the summed losses, gradient, R-operator, G v and last states."""
 
     def __init__(self, net: rnn.Network, time: int, batch: int, lengths: bool, **how: Any) -> None:
         self.net = net
@@ -160,7 +160,7 @@ def test_both_directions_join_where_each_has_read_all() -> None:
 
 
 def test_padding_is_not_read() -> None:
-    """Equal bits, NaN or not."""
+    """Results have the same bits with and without NaN in the padding."""
     for loss in ["softmax", "squared", "ctc", "softmax, mean"]:
         with named(loss):
             net = rnn.Network(
@@ -272,7 +272,7 @@ def test_wrong_lengths_raise_an_error() -> None:
 
 
 class Blocks(rnn.Cell):
-    """h_t = Σ_k tanh(a_k): as many blocks as there are cases, so that a mask of cases would fit either axis"""
+    """h_t = Σ_k tanh(a_k), with as many blocks as cases, so that a mask of cases fits either axis."""
 
     states = (rnn.State("h"),)
 
@@ -282,7 +282,7 @@ class Blocks(rnn.Cell):
 
 
 class Turned(rnn.Cell):
-    """h_t = tanh(aᵀ)ᵀ: its units have no first axis of cases"""
+    """h_t = tanh(aᵀ)ᵀ, whose units are not cases along the first axis."""
 
     states = (rnn.State("h"),)
 
@@ -314,7 +314,7 @@ def objective_of(cost: gn.Node, u: rnn.Unrolled, given: tuple[Array, ...], **how
 
 
 def test_structural_damping_is_of_the_steps_that_there_are() -> None:
-    """G_s of a batch = the mean of that of each case by itself, summed over its own steps."""
+    """G_s of a batch is the mean of G_s of its cases, each summed over its own steps."""
 
     def damping(u: rnn.Unrolled, *given: Array) -> Array:
         objective = objective_of(gn.sum(u.losses) / u.batch, u, given, backend="numpy")
@@ -360,12 +360,12 @@ def test_metrics_see_the_steps_that_there_are() -> None:
                 numbers(net.unroll(int(n), 1, initial="zero"), x[:n, [case]], t[:n, [case]])
                 for case, n in enumerate(LENGTHS)
             ]
-            # The first is the scale of the sum, which is 1 for each of them.
+            # The first number is the scale of the sum, 1 for each case.
             np.testing.assert_allclose(found[1:], np.sum(alone, axis=0)[1:], rtol=1e-10, atol=1e-12)
 
 
 def test_a_long_run_in_pieces() -> None:
-    """Over the edges of the pieces that `run` compiles."""
+    """Sequences longer than the pieces that `run` compiles."""
     for name in ["LSTM", "Bidirectional"]:
         with named(name):
             net = network([CELLS[name](4)])
@@ -391,7 +391,7 @@ def test_run_rejects_invalid_arguments() -> None:
 
 
 def steps_of(lengths: Array, times: list[int], batch: int = 1) -> int:
-    """Each batch has cases of one bucket alone, and is computed as a whole."""
+    """Number of computed steps: each batch has cases of one bucket, padded to its length."""
     counts = np.bincount(bucket_of(lengths, times), minlength=len(times))
     return int(sum(time * batch * -(-int(count) // batch) for time, count in zip(times, counts, strict=True)))
 
@@ -406,7 +406,7 @@ def test_no_other_lengths_of_batches_compute_fewer_steps() -> None:
         assert found[-1] == lengths.max()
         chosen = [c for k in range(most) for c in itertools.combinations(times, k)]
         least = min(steps_of(lengths, [*each, last], batch) for each in chosen)
-        # One more length is not worth 5 %.
+        # An additional length must save at least 5 %.
         assert steps_of(lengths, found, batch) * 0.95 ** (most - len(found)) <= least + 1e-9
         assert len(found) <= most
 

@@ -80,7 +80,7 @@ def test_rtrl_is_bptt() -> None:
 
 
 def test_rtrl_from_given_and_zero_states() -> None:
-    """Some steps ask nothing; after a reset all is as it was; given states are constants where others are learned."""
+    """Steps without targets; `reset` restores the start; given states are constants, even if learned."""
     networks = {
         "deep": network(rnn.LSTM(3), rnn.Dense(2), rnn.GRU(2), skip=True),
         "shared": network(rnn.Elman(4), rnn.Elman(4), share={1: 0}),
@@ -128,7 +128,7 @@ def test_each_step_has_the_gradient_of_its_own_loss() -> None:
 
 
 def test_variational_dropout_is_that_of_the_unrolled_network() -> None:
-    """One mask from a reset to the next: the whole sequence's. Other dropout is drawn for each step and sequence."""
+    """One mask from reset to reset, as for an unrolled sequence. Other dropout is drawn for each step."""
     dropout = {"dropout": 0.5, "recurrent_dropout": 0.4, "variational": True}
     net = network(rnn.Elman(6), rnn.GRU(5), skip="outputs", **dropout)
     x, t = symbols(batch=1)
@@ -212,7 +212,7 @@ def test_traces_under_layers_without_states_and_from_learned_states() -> None:
 
 
 def test_a_truncated_network_is_the_network_and_passes_errors_down_within_a_step() -> None:
-    """Same values, same weights; the network itself keeps its derivatives, and the graph and RTRL on it agree."""
+    """Equal outputs; the original network keeps its derivatives; backpropagation and RTRL agree."""
     net = network(rnn.LSTM(3), rnn.LSTMKrause(2))
     x, t = symbols()
     whole, cut = backpropagated(net, x, t, "zero"), truncated(net)
@@ -226,7 +226,7 @@ def test_a_truncated_network_is_the_network_and_passes_errors_down_within_a_step
 
 
 class OwnLSTM(rnn.LSTM):
-    """i, f, o = σ(x, h);  c' = f c + i g + c of the unit beside: not a memory that keeps to itself"""
+    """i, f, o = σ(x, h);  c' = f c + i g + (c of the next unit), so truncation is not allowed"""
 
     def step(self, x, h, c):
         h, c = super().step(x, h, c)
@@ -275,7 +275,7 @@ def test_observations_and_states_that_do_not_fit() -> None:
 
 
 def learn(learner: Learner, optimizer: Any, x: Array, t: Array, every: int, weights: Any = None) -> Any:
-    """The sequence is read once, with a step after every so many time steps; what each reported."""
+    """Trains one epoch with a step after every `every` time steps. Returns the reports."""
     settings = rnn.Training(optimizer, epochs=1, schedule=rnn.Constant(), stopping=None)
     told = Told()
     rnn.Trainer(rnn.Stream(learner, x, t, every, weights=weights), settings, listeners=[told]).run()
@@ -283,7 +283,7 @@ def learn(learner: Learner, optimizer: Any, x: Array, t: Array, every: int, weig
 
 
 def test_a_loop_by_hand() -> None:
-    """Weights move after every so many steps, by the optimizer's own equations; Nesterov reads ahead of them."""
+    """Steps after every `every` time steps equal the optimizer's equations; Nesterov evaluates ahead."""
     optimizers = [rnn.SGD(0.1), rnn.Nesterov(0.1), rnn.RMSprop(0.01), rnn.Adam(0.01, clip_norm=0.1)]
     weights = {1: [1, 0.5, 2, 1, 1, 3, 1], 3: [1, 0.5, 0, 1, 1, 3, 1]}  # 0: a step is asked nothing
     for (every, chi), optimizer in itertools.product(weights.items(), optimizers):
@@ -379,7 +379,7 @@ def test_dynamic_evaluation_without_adaptation_is_evaluation() -> None:
 
 
 def read_by_hand(symbols: Array, optimizer: Any, time: int, decay: float, context: int) -> tuple[float, int]:
-    """Nats and right guesses: pieces of their true lengths, each with functions of its own."""
+    """Nats and number of correct guesses, by pieces without padding, each with its own functions."""
     net = characters()
     trained = net.theta.copy()
     theta = trained.copy()
@@ -407,7 +407,7 @@ def read_by_hand(symbols: Array, optimizer: Any, time: int, decay: float, contex
 
 
 def test_dynamic_evaluation_is_a_loop_by_hand() -> None:
-    """Each piece is scored before it is learned from, context included; the weights are then put back."""
+    """Each piece, also of the context, is scored before learning from it. Then the weights are restored."""
     for (decay, context), optimizer in itertools.product(
         [(0.0, 0), (0.2, 9)], [rnn.SGD(0.3), rnn.Nesterov(0.1), rnn.Adam(0.05)]
     ):
@@ -415,7 +415,7 @@ def test_dynamic_evaluation_is_a_loop_by_hand() -> None:
             symbols, before = drawn(33), characters().theta.copy()
             nats, correct = read_by_hand(symbols, optimizer, 6, decay, context)
             reader = DynamicEvaluation(characters(), optimizer, 6, decay)
-            for _ in range(2):  # nothing is left of the first reading
+            for _ in range(2):  # the second reading does not depend on the first
                 found = reader(symbols, context)
                 assert found.nats == pytest.approx(nats, rel=1e-10)
                 assert (found.correct, found.scored) == (correct, 33 - max(1, context))
@@ -424,7 +424,7 @@ def test_dynamic_evaluation_is_a_loop_by_hand() -> None:
 
 
 def test_dynamic_evaluation_adapts_and_weights_are_put_back_after_a_failure() -> None:
-    """A text that repeats itself becomes predictable; without adaptation it does not."""
+    """A repetitive text becomes predictable only with adaptation."""
     symbols, seen = np.tile([1, 2, 3, 4], 150), []
     still = DynamicEvaluation(characters(), None)(symbols).bits
     assert DynamicEvaluation(characters(), rnn.SGD(1.0))(symbols).bits < 0.5 * still

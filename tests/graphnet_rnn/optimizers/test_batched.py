@@ -60,7 +60,7 @@ def test_each_part_has_its_own_batches() -> None:
     assert found.loss(w) == alone.loss(w)
     alone.feed(*second)
     assert np.array_equal(product(v), alone.curvature(w)(v))
-    found.feed(gradient=[first, second])  # by default all but the gradient are of its first batch
+    found.feed(gradient=[first, second])  # by default, the other batches are the first of `gradient`
     alone.feed(*first)
     assert found.loss(w) == alone.loss(w)
     assert np.array_equal(found.curvature(w)(v), alone.curvature(w)(v))
@@ -157,7 +157,7 @@ def test_callbacks_see_the_point_that_was_reached() -> None:
 
 
 def test_minimize_goes_on_where_it_ended(tmp_path: Path) -> None:
-    """Three steps and four more are seven, from a file."""
+    """Three steps, then four from a file, equal seven steps."""
     for name in ("adam", "hf", "lbfgs", "natural_gradient"):
         with case(name):
             optimizer = rnn.optimizers.ALL[name]()
@@ -221,7 +221,7 @@ BREAKS: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", optimizers.ALL.values())
 def test_a_step_that_goes_wrong_changes_nothing(kind: Any) -> None:
-    """After two good steps, so that there is a state to lose; parameters are θ, wherever the optimizer looked."""
+    """The step fails after two good ones. θ, the parameters and the state stay as before it."""
     for what, broken in BREAKS.items():
         with case(what):
             optimizer, w = kind(), gn.parameter(np.arange(4.0), name="w")
@@ -242,7 +242,7 @@ def test_a_step_that_goes_wrong_changes_nothing(kind: Any) -> None:
 
 
 def test_a_trainer_ends_at_the_last_finite_step(tmp_path: Path) -> None:
-    """The model has the weights of the last step that went well; they are what somebody may look at."""
+    """The model gets the weights of the last finite step."""
     net = rnn.Network([rnn.Elman(3)], 4, 4, "squared", reads="symbols")  # whose loss has no bound
     data, symbols = 1e3 * np.random.default_rng(0).normal(size=(9, 3)), np.ones((9, 1), int)
     problems = {
@@ -251,7 +251,7 @@ def test_a_trainer_ends_at_the_last_finite_step(tmp_path: Path) -> None:
         "stream": rnn.Stream(rnn.online.RTRL(net), symbols, np.ones((9, 1, 4))),
         "energy": rnn.EnergyCases(rnn.energy.RBM(3, 2, "gaussian"), data, 9, valid=0),
     }
-    # A rate at which the first step is finite, and what follows is not.
+    # The first step is finite at this rate; the next ones are not.
     settings = rnn.Training(rnn.Nesterov(1e30, clip_norm=1.0), epochs=9)
     for name, problem in problems.items():
         with case(name):
@@ -272,7 +272,7 @@ def test_a_trainer_ends_at_the_last_finite_step(tmp_path: Path) -> None:
 ADAMS = {"m": np.zeros(2), "v": np.zeros(2), "t": np.ones(1, np.int64)}
 
 
-#: What minimize is given, what batches are fed, and what each error names.
+#: (arguments of `minimize` or `feed`, part of the error).
 ARGUMENTS = [
     ({"state": {}}, "state lacks m, t, v; Adam needs m, v, t"),
     ({"state": 5}, "state must be a dict of arrays, .* not 5"),

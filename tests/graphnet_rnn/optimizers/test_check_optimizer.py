@@ -37,7 +37,7 @@ class Lion(FirstOrder):
         return theta - rate * way, {"m": self.beta2 * m + (1 - self.beta2) * g}
 
 
-#: Settings that take other ways through an optimizer.
+#: Settings that use other branches of an optimizer.
 SPECIAL: list[optimizers.Optimizer] = [
     rnn.Nesterov(0.1, momentum=NesterovMomentum(0.9)),
     rnn.HessianFree(preconditioner=0.75),
@@ -101,7 +101,7 @@ class Forgetful(ByHand):
 
 
 class Coarse(rnn.SGD):
-    """θ ← θ - ε g, in steps of a thousandth: other numbers in float32"""
+    """θ ← θ - ε g, with an ε that is 0.1 % smaller in float32"""
 
     def update(self, theta, g, state, rate):
         scale = 1000.0 if theta.dtype == np.float64 else 999.0
@@ -119,7 +119,7 @@ def test_faults_are_found() -> None:
         (ByHand, {"settings": lambda self: {"rate": np.float32(self.rate)}}, "cannot be stored as JSON"),
         (rnn.SGD, {"apply": lambda self, w, g, state, rate=None, **_: (w - rate * g, dict(state))},
          "clip_norm=.* is not a gradient of this length"),
-        # What it asks nodes for is not where it takes its gradient.
+        # lookahead and evaluation_point disagree.
         (rnn.SGD, {"lookahead": lambda self, w, state: 1.5 * w, "evaluation_point": lambda self, w, state: w},
          "differ from its own equations"),
         (Coarse, {}, "float32 differs from float64"),

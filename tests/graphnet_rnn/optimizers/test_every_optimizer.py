@@ -128,13 +128,13 @@ def test_clipping_of_nodes() -> None:
     assert np.array_equal(clipped(clip_by_norm, 0 * g, 1.0), [0, 0])
     assert clipped(clip_by_norm, g.astype(np.float32), 1.0).dtype == np.float32
     assert np.array_equal(clipped(clip_by_value, np.array([-3.0, 0.5, 4.0]), 1.0), [-1, 0.5, 1])
-    large = np.full(4, 1e30, np.float32)  # whose square is too large for float32
+    large = np.full(4, 1e30, np.float32)  # its square overflows in float32
     assert vectors.norm(large) == pytest.approx(2e30)
     assert clipped(compiled_equations.norm, large) == pytest.approx(2e30)
 
 
 def test_optimizer_clips_by_value_then_norm() -> None:
-    """The gradient here is (3, 4, 0); the report gives its length before clipping."""
+    """The gradient is (3, 4, 0). The report has its norm before clipping."""
     cases = [
         ({"clip_norm": 1.0}, [-0.6, -0.8, 0]),
         ({"clip_value": 3.5}, [-3, -3.5, 0]),
@@ -157,13 +157,13 @@ def test_optimizer_clips_by_value_then_norm() -> None:
 def test_early_stopping_rule() -> None:
     nan, above = math.nan, float(np.nextafter(3.0, 4.0))
     goes_on_and_stops = {
-        # 0.8 <= 1.0 · 0.9² = 0.81; no longer than the memory there is nothing to compare with
+        # 0.8 <= 1.0 · 0.9² = 0.81; with fewer losses than the memory, nothing is compared
         EarlyStopping(memory=2, tolerance=0.1): (
             [[], [1, 2], [1, 9, 0.8], [5, 1, 0.9, 0.5]], [[1, 0, 0.82], [0.1, 1, 0.9, 0.9], [1, 1, nan]],
         ),
         EarlyStopping(memory=1, tolerance=0.25): ([[4.0, 3.0]], [[4.0, above]]),
         EarlyStopping(memory=1, tolerance=0): ([[3.0, 3.0]], [[3.0, 3.1]]),
-        # A negative cost must decrease by the same share of its size.
+        # A negative cost must decrease by the same relative amount.
         EarlyStopping(memory=1, tolerance=0.5): ([[-1, -1.5], [-1, -2], [1, -1]], [[-1, -1.4], [-1, -0.6], [-1, 1]]),
         EarlyStopping(1, 0.5, patience=2): (  # no better is not better
             [[], [1, 1], [1, 2, 0.5, 0.6], [1, 0.9, 0.8, 0.799]],
@@ -326,7 +326,7 @@ def test_vectors_that_do_not_fit_change_nothing() -> None:
 
 
 def line(scale: float, dtype: str = "float64") -> rnn.Objective:
-    """Σ (s w - s)²: its least is at 1, whatever s."""
+    """Σ (s w - s)², with its minimum at 1 for any s."""
     w = gn.parameter(np.zeros(2, dtype))
     return rnn.Objective(gn.sum(gn.squared_error(w * scale, np.full(2, scale, dtype))), [w])
 

@@ -55,7 +55,7 @@ def first_step(objective: Any, optimizer: HessianFree, start: Array | None = Non
 
 
 def by_iterate(reductions: Mapping[int, float], before: float = 100.0) -> Callable[[Array], float]:
-    """The loss where CG's iterates of these numbers reduce it by so much."""
+    """A loss that CG's iterates with these numbers reduce by these amounts."""
     return lambda c: before - reductions.get(round(float(c.sum())), 0.0)
 
 
@@ -70,13 +70,13 @@ def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
 
 
 def test_krauses_rule_counts_good_iterates_against_bad_ones() -> None:
-    """μ follows ρ from iterate to iterate, and CG ends where it would be 3 times as large (Krause 2015, 4.1)."""
+    """μ is updated by ρ at each iterate; CG ends when μ has tripled (Krause 2015, 4.1)."""
     seen = [1, 2, 3, 4, 6, 8, 11]  # the iterates that are kept
     cases = [
         ([0.1, 0.1, 0.1, 0.5, 0.5], 3),  # 1.5³ > 3
         ([0.5, 0.1, 0.1, 0.1, 0.5], 4),
         ([0.1, 0.1, 0.5, 0.1, 0.5], 4),  # not in a row
-        ([0.9, 0.1, 0.1, 0.1, 0.1, 0.5], 6),  # what was good counts against it
+        ([0.9, 0.1, 0.1, 0.1, 0.1, 0.5], 6),  # good iterates count against bad ones
         ([0.9, 0.1, 0.1, 0.1, 0.9, 0.5], 0),
     ]
     for quotients, steps in cases:
@@ -135,7 +135,7 @@ def test_default_settings_are_those_of_the_publications() -> None:
 
 
 def test_a_share_is_halved_as_long_as_it_is_worse_than_none() -> None:
-    """Even where that makes it worse still: only beating the loss before it ends that (Krause 2015, algorithm 5)."""
+    """Halving continues even if the loss rises, until it is below the starting loss (Krause 2015, alg. 5)."""
     along = {1.0: 5.0, 0.5: 6.0, 0.25: -0.5, 0.125: -0.4}
     objective = Quadratic(lambda c: along.get(round(float(c[0]), 9), 0.0))
     report = first_step(objective, GreedyHessianFree(cg_steps=1))
@@ -153,7 +153,7 @@ def test_failures_are_counted_over_the_whole_step() -> None:
 
 
 class Slope:
-    """f = gᵀw, of which the model has a curvature of 1: ρ is 2 wherever it looks; or a loss of one's own."""
+    """f = gᵀw, or another function of gᵀw. The model's curvature is 1, so ρ is 2 everywhere."""
 
     def __init__(self, steepness: float, of_change: Callable[[float], float] = float) -> None:
         self.g, self.of_change = np.full(3, steepness), of_change
@@ -169,7 +169,7 @@ class Slope:
 
 
 def test_dampings_stay_within_bounds() -> None:
-    """1e-12 and 1e12 times what they began with; where the loss only rises, every step fails."""
+    """Bounds: 1e-12 and 1e12 times the initial value. If the loss only rises, every step fails."""
     for (loss, bound), start in itertools.product([(float, 1e-12), (abs, 1e12)], [0.1, 20.0]):
         with case(bound, start):
             optimizer, theta = HessianFree(damping=start), np.zeros(3)
@@ -181,7 +181,7 @@ def test_dampings_stay_within_bounds() -> None:
 
 
 def test_damping_falls_where_rounding_hides_what_a_step_does() -> None:
-    """Long before any bound: λ turns where ½|g|²/λ, the promised reduction, is what the loss' last digit hides."""
+    """λ falls again when the promised reduction ½|g|²/λ is below the rounding error of the loss."""
     plateau = Slope(1e-3, lambda change: 1.0)
     for kind in [HessianFree, GreedyHessianFree]:
         with case(kind):
@@ -197,7 +197,7 @@ def test_damping_falls_where_rounding_hides_what_a_step_does() -> None:
 
 
 def searched(f, slope, first: float, rule: Wolfe, hidden: float = 0.0) -> tuple[LineSearch, int]:
-    """A search that has ended, and how many values it asked for."""
+    """Runs a line search; returns it and the number of evaluations."""
     search, asked = LineSearch(f(0.0), slope(0.0), first, rule, hidden), 0
     while not search.ended:
         step = search.step
@@ -236,7 +236,7 @@ QUINTIC = (
     lambda a: (a + 0.004) ** 5 - 2 * (a + 0.004) ** 4,
     lambda a: 5 * (a + 0.004) ** 4 - 8 * (a + 0.004) ** 3,
 )
-#: Tables I to VI: μ, η, then for first steps of 10⁻³, 10⁻¹, 10 and 10³ the evaluations, and the step.
+#: Tables I to VI: function, μ, η, and (evaluations, step) for first steps of 10⁻³, 10⁻¹, 10 and 10³.
 TABLES = {
     "I": (RATIONAL, 1e-3, 0.1, [(6, 1.4), (3, 1.4), (1, 10), (4, 37)]),
     "II": (QUINTIC, 0.1, 0.1, [(12, 1.6), (8, 1.6), (8, 1.6), (11, 1.6)]),
@@ -262,7 +262,7 @@ LOOSE = Wolfe(c1=1e-3, c2=0.9, width=0.1)
 
 
 def test_line_search_treats_non_finite_values_as_too_far() -> None:
-    """(α - 2)², from a first step beyond the edge: to the minimum if it is on this side, else near the edge."""
+    """(α - 2)² with a first step beyond the edge: finds the minimum before the edge, else the edge."""
     for edge, broken, beyond in itertools.product(
         [0.3, 1.5, 3.5], ["value", "slope", "both"], [math.nan, math.inf, -math.inf]
     ):
@@ -282,7 +282,7 @@ def test_line_search_treats_non_finite_values_as_too_far() -> None:
 
 
 def test_a_line_search_ends_where_there_is_no_minimum() -> None:
-    """The slope promised a fall that there is not; one without an end; values that overflow."""
+    """A slope of the wrong sign, a loss without a minimum, and values that overflow."""
     search, asked = searched(abs, lambda a: -1.0, 1.0, LOOSE)
     assert (search.best, search.ended, asked) == (0.0, "trials", 20)
     search, asked = searched(lambda a: -a, lambda a: -1.0, 1.0, Wolfe(1e-3, 0.9, width=0.1, trials=7))
@@ -295,7 +295,7 @@ def test_a_line_search_ends_where_there_is_no_minimum() -> None:
 
 
 def test_line_search_accepts_by_slopes_if_rounding_hides_the_decrease() -> None:
-    """A parabola whose values are known to 10⁻⁶ and which falls by 10⁻⁸; what can be seen to rise is not accepted."""
+    """Values have errors of 10⁻⁶ and fall by only 10⁻⁸. A visible rise is not accepted."""
     flat, steep = lambda a: 2e-8 * (a - 1), lambda a: 2e-3 * (a - 1)
     rising = lambda by: lambda a: 1 + by * (a > 0)
     search, asked = searched(rising(1e-7), flat, 1.3, LOOSE, hidden=1e-6)

@@ -61,7 +61,7 @@ def rosen(w: Array) -> tuple[float, Array]:
     return optimize.rosen(w), optimize.rosen_der(w)
 
 
-#: A function, its size, and for how many iterations rounding has not yet led the two apart: by 1e-8 of the point.
+#: Name -> (function, size, number of iterations before rounding separates the two by 1e-8 of the point).
 SMOOTH = {
     "rosenbrock 2": (rosen, 2, {LBFGS: 30}),
     "rosenbrock 10": (rosen, 10, {LBFGS: 40, NonlinearConjugateGradient: 30}),
@@ -74,7 +74,7 @@ SMOOTH = {
 
 
 def test_iterates_are_scipys() -> None:
-    """Each step of one iteration ends at SciPy's next iterate, from as many evaluations."""
+    """Each step (of one iteration) ends at SciPy's next iterate, with as many evaluations."""
     for name, (f, size, most) in SMOOTH.items():
         for kind, iterations in most.items():
             with case(name, kind):
@@ -88,7 +88,7 @@ def test_iterates_are_scipys() -> None:
                 state, evaluations = optimizer.init(theta), 1
                 for point in points:
                     report: Any = optimizer.step(Plain(f), theta, state)
-                    evaluations += report.evaluations - 1  # the first of a step is the last of the one before
+                    evaluations += report.evaluations - 1  # the first one is shared
                     np.testing.assert_allclose(theta, point, rtol=0, atol=1e-8 * np.abs(point).max())
                 assert abs(evaluations - found.nfev) <= 1
 
@@ -107,7 +107,7 @@ def test_each_step_begins_where_the_last_one_ended() -> None:
 
 
 def test_h_is_that_of_the_formula() -> None:
-    """-H g by two loops, against H made pair by pair; with fewer pairs than it holds, and with more."""
+    """-H g by the two-loop recursion equals H made of all pairs, with fewer and more pairs than `memory`."""
     for iterations in (2, 4, 9):
         optimizer = LBFGS(iterations=1, memory=4)
         theta = np.random.default_rng(3).standard_normal(6)
@@ -126,7 +126,7 @@ def test_h_is_that_of_the_formula() -> None:
 
 
 def test_it_does_not_matter_how_iterations_are_divided_into_steps() -> None:
-    """Bit for bit; nor whether a step is handed a rate."""
+    """Equal bits for any division, and with or without the argument `rate`."""
     for kind, dtype in itertools.product(KINDS, ("float64", "float32")):
         with case(kind, dtype):
             ends = []
@@ -144,7 +144,7 @@ def test_it_does_not_matter_how_iterations_are_divided_into_steps() -> None:
 
 
 def test_a_step_that_is_cut_off_leaves_what_it_had() -> None:
-    """An interruption in an evaluation: θ is an accepted point, and the run goes on from there."""
+    """After an interruption during an evaluation, θ is an accepted point, and the run can continue."""
 
     class CutOff(Plain):
         def gradient(self, w: Array) -> tuple[float, Array]:
@@ -170,7 +170,7 @@ def test_a_step_that_is_cut_off_leaves_what_it_had() -> None:
 
 
 def test_another_batch_is_judged_by_itself() -> None:
-    """The history is another function's, and the loss of this one falls all the same, from a fresh gradient."""
+    """The history is of another function. The loss still falls, and the gradient is computed anew."""
     for kind in KINDS:
         with case(kind):
             theta, optimizer = begun(6, seed=1), kind(iterations=3)
@@ -187,7 +187,7 @@ def test_another_batch_is_judged_by_itself() -> None:
 
 
 def test_a_history_without_progress_is_cleared() -> None:
-    """One made of nonsense: the step is that of an empty history, after the searches that it wasted."""
+    """With an invalid history, the step equals that of an empty history, after some failed searches."""
     for kind in KINDS:
         with case(kind):
             optimizer, cold, theta = kind(iterations=1), begun(), begun()
@@ -203,7 +203,7 @@ def test_a_history_without_progress_is_cleared() -> None:
 
 
 def test_pairs_without_curvature_are_left_out() -> None:
-    """Along a slope that grows steeper, sᵀy < 0."""
+    """If the slope grows steeper, sᵀy < 0."""
     optimizer, theta = LBFGS(iterations=6), np.array([1.0])
     state = optimizer.init(theta)
     optimizer.step(Plain(lambda w: (-(w[0] ** 2), -2 * w)), theta, state)
@@ -212,8 +212,8 @@ def test_pairs_without_curvature_are_left_out() -> None:
 
 
 def test_noise_of_rounding_does_not_end_it() -> None:
-    """Values alone would end at gradients of some 10⁻⁵ (√(noise · curvature)); then it ends by itself."""
-    f = bowl(6, 1e4)  # whose values are known to 13 digits; gradients are exact
+    """With values alone, it would end at gradients of about 10⁻⁵ (√(noise · curvature))."""
+    f = bowl(6, 1e4)  # values have 13 correct digits; gradients are exact
     noisy = lambda w: (1 + f(w)[0] + 1e-13 * math.sin(1e9 * float(w.sum())), f(w)[1])
     for kind in KINDS:
         with case(kind):
@@ -255,7 +255,7 @@ def test_decrease_is_a_share_of_the_loss() -> None:
 
 
 class Cliff:
-    """(x - 3)² in one dimension; from `edge` on it is `beyond`."""
+    """(x - 3)² in one dimension; `beyond` for x >= edge."""
 
     def __init__(self, edge: float, beyond: float) -> None:
         self.edge, self.beyond = edge, beyond
@@ -267,7 +267,7 @@ class Cliff:
 
 
 def test_a_cliff_before_the_minimum() -> None:
-    """Every direction leads over the edge: θ ends on this side of it, better than before."""
+    """Every direction crosses the edge; θ ends before the edge, with a lower loss."""
     ways = itertools.product(KINDS, [math.nan, math.inf, -math.inf], (-0.5, 1.7, 2.999))
     for kind, beyond, edge in ways:
         with case(kind, beyond, edge):

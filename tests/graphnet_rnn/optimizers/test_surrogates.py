@@ -47,7 +47,7 @@ def markov(initial: str = "pi") -> tuple[rnn.HMM, Any, rnn.Objective, Array]:
 
 
 def rows_left(hmm: rnn.HMM, x: Array) -> tuple[Array, Array]:
-    """How often each row of A and of B is drawn from, expected given one sequence: over all paths, one by one."""
+    """Expected number of draws from each row of A and B for one sequence, summed over all paths."""
     of_A, of_B, total = np.zeros(3), np.zeros(3), 0.0
     for path in itertools.product(range(3), repeat=len(x)):
         p = hmm.pi[path[0]] * hmm.B[path[0], x[0]]
@@ -88,13 +88,13 @@ def test_a_hidden_markov_model_has_that_of_expectation_maximisation() -> None:
             of_lanes.feed(*objective.fed)
             first = information((hmm.B, 2 * counts[0][1]))
             assert pytest.approx(first, rel=1e-10, abs=1e-14) == matrix(of_lanes, w)[-12:, -12:]
-    free = rnn.HMM(2, 3).unroll(3, 1)  # tables as free numbers have no surrogate
+    free = rnn.HMM(2, 3).unroll(3, 1)  # tables that are parameters themselves have no surrogate
     with pytest.raises(gn.DifferentiationError, match="with_surrogate"):
         gn.gauss_newton_product(free.cost, {free.parameters["A"]: np.ones((2, 2))})
 
 
 def natural(model: EnergyModel, v: Array) -> Callable[[Array], Array]:
-    """θ ↦ (rows of v, natural parameters [b_v, b_h, W] of the RBM that judges each), flat."""
+    """θ ↦ (rows of v, natural parameters [b_v, b_h, W] of the RBM of each row), flat."""
 
     def parameters(w: Array) -> Array:
         model.theta = w
@@ -201,18 +201,18 @@ def test_contrastive_divergence_has_the_covariance_over_its_chains() -> None:
                         method(w)
                 continue
             ends = objective._held[0].reshape(chains, -1, 3)
-            if isinstance(model, RBM):  # one machine, of which all chains tell
+            if isinstance(model, RBM):  # one RBM, shared by all chains
                 ends = np.broadcast_to(ends.reshape(-1, 1, 3), (ends[..., 0].size, v.size // 3, 3))
             wanted = pulled_back(model, v, w, lambda i, *machine: of_chains(ends[:, i], *machine))
             G = matrix(objective, w)
             assert pytest.approx(wanted, rel=1e-6, abs=1e-8) == G
             assert np.linalg.eigvalsh(G).min() > -1e-12
-            # The loss of a step: the free energy of the data, with the gradient, and what log Z grows by these chains.
+            # The loss is the free energy of the data plus, at other weights, the change of log Z.
             model.theta = w
             node = gn.input(v.shape, "float64")
             energies = gn.compile([model.energies(node, node)], [node])
             assert objective.loss(w) == pytest.approx(energies(v)[0].mean(), rel=1e-12)
-            if not isinstance(model, TRBM):  # the gradient of which leaves out how the inferred past moves
+            if not isinstance(model, TRBM):  # its gradient leaves out the change of the inferred past
                 slope = jacobian(lambda w: np.array([objective.loss(w)]), w)[0]
                 assert slope == pytest.approx(g, rel=1e-5, abs=1e-8)
             further = w + 0.3 * RNG(1).standard_normal(w.size)
@@ -225,7 +225,7 @@ def test_contrastive_divergence_has_the_covariance_over_its_chains() -> None:
 
 
 def _free_energies(model: EnergyModel, v: Array, x: Array) -> Array:
-    """F(x), (chains, rows), in the machines by which the rows of v are judged."""
+    """F(x), (chains, rows), in the RBMs of the rows of v."""
     b_v, b_h = (b.reshape(-1, b.shape[-1]) for b in model.biases(v))
     return -(x * b_v).sum(-1) - np.log1p(np.exp(x @ model.values["W"] + b_h)).sum(-1)
 
@@ -295,7 +295,7 @@ PROBLEMS: dict[str, tuple[Callable[[], rnn.Objective], int]] = {
 
 
 def test_hessian_free_learns_and_finds_the_hidden_units_that_structural_damping_damps() -> None:
-    """Σ over units of J_aᵀ e'(a) J_a, the mean over cases; told where there are none. The curvature is positive."""
+    """Structural damping is the mean over cases of Σ J_aᵀ e'(a) J_a; an error without hidden units."""
     for name, (make, units) in PROBLEMS.items():
         with case(name):
             result = rnn.minimize(make(), rnn.HessianFree(structural=0.01 if units else 0.0), steps=12)
@@ -331,7 +331,7 @@ def test_hessian_free_learns_and_finds_the_hidden_units_that_structural_damping_
 
 
 class Repeating(rnn.Cell):
-    """h' = tanh(a) ⊙ σ(tanh(a)), a = x W_xh + h W_hh + b_h, written out each time"""
+    """h' = tanh(a) ⊙ σ(tanh(a)), a = x W_xh + h W_hh + b_h, which is computed twice"""
 
     states = (rnn.State("h"),)
 
@@ -340,7 +340,7 @@ class Repeating(rnn.Cell):
         return gn.tanh(self.affine("h", x=x, h=h)) * gn.sigmoid(squashed)
 
 
-#: Cells alone and in wrappers, and settings that change what is unrolled; with units that are written twice in each.
+#: Cells, wrapped cells and settings of unrolling; some compute units twice.
 STRUCTURES: dict[str, tuple[list[rnn.Cell], dict[str, Any]]] = {
     **{name: ([cell().resized(2)], {}) for name, cell in rnn.cells.ALL.items()},
     "Repeating": ([Repeating(2)], {}),

@@ -36,8 +36,8 @@ def sums(ranks: MPIRanks) -> None:
 
 
 def on_a_gpu(ranks: MPIRanks) -> None:
-    """Sums of vectors that MPI takes where they lie, if it does: the bits of those through the host, short and in
-    slices. A simulated GPU's lie in the host's memory, which any MPI takes."""
+    """Sums of vectors on a GPU have the same bits with a GPU-aware MPI and through the host, short and in slices.
+    A simulated GPU uses the host's memory, which any MPI can access."""
     from mpi4py import MPI
 
     from graphnet.backends.cuda.device import SIMULATED
@@ -63,7 +63,7 @@ def training(ranks: Ranks, what: str, folder: str) -> None:
 
     def at(epoch: int, step: int) -> rnn.BatchedObjective:
         if what == "hangs" and isinstance(ranks, MPIRanks) and epoch == 1 and step == 2:
-            ranks.patience = 2.0  # from now on, when the other one stops for ever
+            ranks.patience = 2.0  # timeout in seconds if the other rank hangs
         if ranks.rank == 1 and epoch == 1 and step == 2:
             if what == "raises":
                 raise RuntimeError("the disk of this machine is gone")

@@ -61,7 +61,7 @@ RUNS: dict[str, tuple[Callable[..., Trainer], Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("name", some_quick(RUNS, ("drawn, Hessian-free", "carried, Adam", "carried, KFAC")))
 def test_a_shared_run_has_the_files_of_one_alone(name: str, tmp_path: Path) -> None:
-    """Two of them are ended after an epoch, and go on with another number of processes."""
+    """Two of the runs are stopped after an epoch and resumed with another number of processes."""
     make, optimizer = RUNS[name]
     make(optimizer(), 2, tmp_path / "alone", ALONE).run()
     parts = name in ("drawn, Hessian-free", "carried, Adam")
@@ -77,7 +77,7 @@ def test_a_shared_run_has_the_files_of_one_alone(name: str, tmp_path: Path) -> N
     require_same_files(contents(tmp_path / "shared"), contents(tmp_path / "alone"))
 
 
-#: Where defaults would leave out what sums are made for.
+#: Settings that need sums, where the defaults don't.
 SETTINGS: dict[str, dict[str, Any]] = {
     "adamw": {"weight_decay": 0.1, "groups": {"layer0.b_*": {"weight_decay": 0}, "layer1.*": {"rate": 0.5}}},
     "hf": {"structural": 0.1},
@@ -131,7 +131,7 @@ def refused(size: int, make: Callable[[Ranks], Trainer]) -> str:
 
 
 def test_different_settings_are_rejected_before_the_first_step(tmp_path: Path, monkeypatch: Any) -> None:
-    """Settings, and versions or another processor: numbers would be rounded otherwise, and part after some steps."""
+    """Settings, versions and processors must be equal, since results would differ after some steps."""
     rate = refused(2, lambda ranks: drawn(rnn.SGD(0.2 - ranks.rank / 10), 1, tmp_path / "run", ranks))
     differs = "process 1 differs from process 0: "
     assert f"{differs}optimizer.rate was 0.2, now it is 0.1" in rate
@@ -156,7 +156,7 @@ def test_different_settings_are_rejected_before_the_first_step(tmp_path: Path, m
 
 
 def test_errors_and_weights_that_part_end_all(tmp_path: Path) -> None:
-    """An error of the first is one of all; so is one of a listener, after a checkpoint."""
+    """An error on the first rank ends all, and so does an error of a listener, after a checkpoint."""
 
     def fails(trainer: Trainer) -> None:
         raise OSError("the pipe is closed")
@@ -238,7 +238,7 @@ def test_batches_that_are_made_lazily() -> None:
     assert found[0] == found[1]
 
 
-#: The problems that cannot be shared as they stand, each of which says why.
+#: Problems that cannot be shared; their errors say why.
 UNSHARED = (
     "carried", "carried, overlapping", "arrays", "arrays, ragged", "composed, attention", "composed", "movements",
     "symbols", "energy", "energy, curved", "energy, drawn", "energy over time", "stream", "stream, by weight",
@@ -265,7 +265,7 @@ def test_every_problem_is_shared_or_gives_a_reason(name: str, tmp_path: Path) ->
 
 
 def test_a_plain_batch_is_divided() -> None:
-    """Into parts of the objective's size: the mean over them is that over the whole, for any number of processes."""
+    """A batch is divided into batches of the objective's size; their mean equals that of the whole batch."""
     net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS, dtype="float64")
 
     def objective(batch: int) -> rnn.Objective:
@@ -310,7 +310,7 @@ def test_any_division_gives_the_same_bits() -> None:
             given = parts_of(count, 3)
             whole = summed(iter(given), 0, count)
             np.testing.assert_allclose(whole, np.sum(given, axis=0), rtol=1e-6)
-            # Another order has other bits, so that equal ones say something.
+            # Another order gives other bits, so equal bits are significant.
             assert count != 13 or np.sum(given, axis=0).tobytes() != whole.tobytes()
             random = np.random.default_rng(0)
             for _ in range(20):

@@ -1,4 +1,4 @@
-"""Ranks that are threads of one process: what is true of sums and of agreement can be tried without mpiexec."""
+"""Ranks as threads of one process: tests of sums and agreement without mpiexec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Threads(Ranks):
-    """One of so many. They meet in `shared`."""
+    """One of `size` ranks, which exchange values in `shared`."""
 
     def __init__(self, rank: int, size: int, shared: list[Any], barrier: threading.Barrier) -> None:
         self.rank, self.size = rank, size
@@ -26,7 +26,7 @@ class Threads(Ranks):
 
     def gather(self, value: T) -> list[T]:
         self._shared[self.rank] = value
-        self._barrier.wait(600)  # seconds, until a thread is given up
+        self._barrier.wait(600)  # timeout in seconds
         found = list(self._shared)
         self._barrier.wait(600)
         return found
@@ -46,7 +46,7 @@ class Threads(Ranks):
                 found = make()
             except Exception as error:
                 found = error
-        result = pickle.loads(pickle.dumps(self.gather(found)[0]))  # none shares objects with another
+        result = pickle.loads(pickle.dumps(self.gather(found)[0]))  # ranks share no objects
         if isinstance(result, Exception):
             raise result
         return result

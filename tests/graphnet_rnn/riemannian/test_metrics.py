@@ -45,7 +45,7 @@ class Pair:
         self.x = draws.integers(0, SYMBOLS, time)
 
     def parameters(self, values: Any = None) -> ollivier.Params:
-        """The library's, or arrays by name, as the oracle has them."""
+        """The library's parameters, or arrays by name, in the form of the oracle."""
         given = values or {name: node.value for name, node in self.network.parameters.items()}
         named = {name.split(".")[-1]: np.asarray(value) for name, value in given.items()}
         p = ollivier.zeros(self.net)
@@ -98,7 +98,7 @@ def test_steps_are_those_of_the_source() -> None:
             expected = ollivier.transition_direction(pair.net, p, run, name)
             eps = ollivier.damping_of_writing(pair.x, SYMBOLS)
             expected["w"] = ollivier.writing_direction(pair.net, run, writing, eps)
-            if kind != "GLNN":  # the others learn the activity before the first step, not V
+            if kind != "GLNN":  # in the other cells, the learned initial state is the activity, not V
                 expected.pop("V0")
             for part, value in expected.items():
                 np.testing.assert_allclose(found[part], value, rtol=1e-9, atol=1e-11, err_msg=part)
@@ -125,7 +125,7 @@ def test_a_run_is_that_of_the_source() -> None:
     for kind, name in itertools.product(["GLNN", "RNN"], METRICS):
         with case(kind, name):
             pair = Pair(kind, time=40)
-            # An RNN learns the activity before the first step, the source V: the first steps tell.
+            # The initial state of an RNN is the activity, of the source V: compare only the first steps.
             run = pair.net, pair.parameters(), pair.x, np.ones(40), 16 if kind == "GLNN" else 2
             attempts = ollivier.train(*run, transition=name)
             objective, theta = objective_of(pair.network, pair.x), pair.network.theta.copy()
@@ -173,7 +173,7 @@ def test_cells_absent_from_the_publication_learn() -> None:
 
 
 def test_a_run_goes_on_to_the_same_bytes() -> None:
-    """State and settings, as JSON keeps them, are all that a step needs."""
+    """A resumed run needs only the state and the settings, both stored as JSON."""
     x = np.array([0, 1, 2, 2, 1] * 8)
     for name, metric in METRIC_NAMES.items():
         with case(name):
@@ -191,7 +191,7 @@ def test_a_run_goes_on_to_the_same_bytes() -> None:
 
 
 def test_batches_add_up_and_weight_decay_is_part_of_what_falls() -> None:
-    """Two halves of the sequences make the step of all of them."""
+    """Two batches of half the sequences give the same step as one batch of all."""
     data = np.random.default_rng(0).integers(0, 3, (7, 6))
     network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64")
     theta = network.theta + 1.0
@@ -215,12 +215,12 @@ def test_batches_add_up_and_weight_decay_is_part_of_what_falls() -> None:
             for node, at in zip(network.parameters.values(), whole.slices, strict=True):
                 if node in own:
                     np.testing.assert_allclose(g[at], slopes[at], rtol=1e-9)
-        # The slopes of a mean over half as many are twice as large, and so is the scale of the sum: the sums agree.
+        # With half as many cases, the slopes of a mean and the scale of the sum double: the sums agree.
         np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
 
 
 class Cliff(Plain):
-    """w², with a lower loss beyond 0, where there are no slopes: the first steps of any length fall off."""
+    """w², with a lower loss but no slopes for w < 0, where the first steps lead."""
 
     def __init__(self, what: str) -> None:
         w = gn.parameter(np.ones(2), "w")
@@ -261,7 +261,7 @@ def test_a_step_to_where_there_are_no_slopes_or_no_metric_is_undone() -> None:
                 assert reports[-1].rate == pytest.approx(reports[-2].rate * 1.1 / 2)
             assert len(reports) > 2
             assert 0 <= steps(optimizer, objective, theta, 20, state)[-1].loss < 2.0
-    theta = -np.ones(2)  # where nothing was moved nothing is undone
+    theta = -np.ones(2)  # no step was made, so none is undone
     (report,) = steps(Riemannian(), Cliff("slopes"), theta, 1)
     assert not math.isfinite(report.gradient_norm)
     assert not report.undone
@@ -275,7 +275,7 @@ SAME = (np.eye(SIZE), np.zeros(SIZE), np.eye(INPUTS), np.zeros(INPUTS), np.ones(
 
 
 class Recoded(rnn.Cell):
-    """h' = tanh(V / c) P, V = (x Q + t) W_xh + (h + s) W_hh + b_h: an Elman net in other words."""
+    """h' = tanh(V / c) P, V = (x Q + t) W_xh + (h + s) W_hh + b_h: an Elman cell, reparametrized."""
 
     states = (rnn.State("h"),)
 
@@ -302,7 +302,7 @@ def recodings() -> dict[str, tuple[Array, Array, Array, Array, Array]]:
 
 
 def recoded(P: Array, s: Array, Q: Array, t: Array, c: Array) -> tuple[rnn.Objective, Array]:
-    """The objective of the same net in these words, with the same losses, and θ."""
+    """Objective and θ of the reparametrized network, which has the same losses."""
     plain = rnn.Network([rnn.Elman(SIZE)], INPUTS, OUTPUTS, loss="sigmoid", dtype="float64", seed=3)
     net = rnn.Network([Recoded(P, s, Q, t, c)], INPUTS, OUTPUTS, loss="sigmoid", dtype="float64")
     p, q = ({name.split(".")[-1]: node.value for name, node in n.parameters.items()} for n in (plain, net))
@@ -322,7 +322,7 @@ def recoded(P: Array, s: Array, Q: Array, t: Array, c: Array) -> tuple[rnn.Objec
     return objective, net.theta.copy()
 
 
-#: Damping is what breaks invariance; the sequence is long enough to do without.
+#: Damping breaks invariance; the sequence is long enough to need none.
 NONE: dict[str, Any] = {"damping": 0.0, "output_damping": 0.0}
 PROMISED: dict[str, Metric] = {
     "RUOP": OuterProduct(outputs="full", **NONE),
@@ -334,7 +334,7 @@ PROMISED: dict[str, Metric] = {
 
 
 def test_a_net_in_other_words() -> None:
-    """Steps are the same where a metric promises it, and not where none does."""
+    """Metrics that promise invariance take the same steps, and other metrics don't."""
     lost = {name: METRIC_NAMES[name]() for name in ("frequency", "rms")}
     for name, metric in (PROMISED | lost).items():
 

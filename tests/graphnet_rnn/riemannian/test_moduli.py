@@ -89,7 +89,7 @@ def test_weights_are_derivatives_from_unit_to_unit() -> None:
 
 
 def test_random_signs_estimate_it_without_bias() -> None:
-    """A case that is there 6,000 times, each with signs of its own."""
+    """Estimates for 6,000 copies of a case, each with its own signs: their mean is the exact value."""
     cells = [(rnn.LSTM(3), "softmax"), (rnn.RHN(3, depth=2), "sigmoid"), (rnn.LayerNormLSTM(3), "squared")]
     for cell, loss in cells:
         with case(cell):
@@ -106,14 +106,14 @@ def test_random_signs_estimate_it_without_bias() -> None:
                 )
             )
             for estimate, expected in zip(estimates, defined, strict=True):
-                # Of a mean over so many the error is some hundredth of the deviation.
+                # Standard error of the mean of the estimates.
                 error = np.sqrt(estimate.var(axis=0) / count)
                 assert (np.abs(estimate.mean(axis=0) - expected[0]) <= 5 * error + 1e-9).all()
 
 
 W_0, O_0, X_0, T_0 = np.random.default_rng(0).standard_normal((4, 3, 3))
 MASK = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
-#: What a loss judges of z = tanh(x W) O and h: the node, and by hand its slope where that of z is J, (rows, units, y).
+#: Argument of a loss -> (node from z = tanh(x W) O and h, slope by hand from z's slope J, (rows, units, y)).
 JUDGED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Array]]] = {
     "z": (lambda z, h: z, lambda z, J: J),
     "-2 z": (lambda z, h: -2 * z, lambda z, J: -2 * J),
@@ -167,7 +167,7 @@ def test_whatever_a_loss_judges_is_right_or_refused() -> None:
 
 
 def test_derivatives_and_losses_of_one_unit_add_up() -> None:
-    """o = tanh(V) A + sin(V) B, judged once or twice: derivatives add up before they are squared, losses after."""
+    """o = tanh(V) A - 2 sin(V) B, in one or two losses: derivatives add up before squaring, losses after."""
     W, A, B = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="A"), gn.parameter(X_0, name="B")
     V, t = gn.constant(X_0) @ W, gn.constant(T_0)
     o = gn.tanh(V) @ A - 2 * (gn.sin(V) @ B)
@@ -186,7 +186,7 @@ def test_derivatives_and_losses_of_one_unit_add_up() -> None:
 
 
 def test_unscored_steps_do_not_change_the_update() -> None:
-    """The last step alone: by a slice, by `unscored`, and with other numbers in steps of no weight."""
+    """Only the last step counts: by a slice, by `unscored`, and by weights 0 with other targets."""
     for metric in ["ruop", "qdruop", "kfac", "rms", "frequency", "rbpm", "qdrbpm_probed"]:
         with case(metric):
             net = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=1)
@@ -207,7 +207,7 @@ def test_unscored_steps_do_not_change_the_update() -> None:
                 objective.feed(*arrays)
                 _, g, numbers = objective.metric(objective.start(), metric)
                 steps.append(objective.metric_solver(metric, "all", numbers)(g))
-            if "probed" in metric or metric == "kfac":  # other draws, where there are other shapes
+            if "probed" in metric or metric == "kfac":  # random draws differ for other shapes
                 steps = steps[2:]
             for step in steps[1:]:
                 np.testing.assert_allclose(step, steps[0], rtol=1e-9, atol=1e-12)
@@ -308,7 +308,7 @@ def test_drawn_slopes_have_the_covariance_of_the_fisher_metric() -> None:
 
 
 def test_groups_without_factors_use_a_diagonal() -> None:
-    """Σ S² B² over cases and steps, and the damping of a mean, of the groups that no product makes."""
+    """Σ S² B² over cases and steps with the damping of a mean, for groups without Kronecker factors."""
     for cell in [rnn.GLNN(3), rnn.LSTMPeephole(3)]:
         with case(cell):
             u = unrolled([cell], TIME, BATCH)

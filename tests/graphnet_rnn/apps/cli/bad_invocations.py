@@ -1,7 +1,7 @@
-"""Commands that cannot be meant or cannot be done, and the sentence that answers each.
+"""Invalid commands, and the error of each.
 
-A row is a pattern of the answer, and what is added to a command that would work (`GOOD`), once or several times; the
-first option of that is {option} in the pattern, and what follows it is {value}; <x*9> is nine x.
+A row has a pattern of the error, and one or several additions to a valid command (`GOOD`). In the pattern, {option}
+stands for the addition's first option, and {value} for its value. In an addition, <x*9> means nine x.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from graphnet_rnn.formats.model_file import FORMAT, KEY, ModelFile, describe_mod
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
 
-#: For each command, words with which it would work.
+#: Valid arguments of each command.
 GOOD = {
     "demo": "demo --out new",
     "train": "train text.txt --time 5 --batch 2 --units 4 --epochs 1 --out new",
@@ -44,7 +44,7 @@ GOOD = {
     "timelag": "timelag model.safetensors --open a --control b --brackets am --steps 5 --runs 2 --smooth 1",
     "debag": "debag model.safetensors text.txt --bags 2 --words 3",
 }
-#: For each command: what the answer must hold, and what is added (a line that begins with the command stands alone).
+#: For each command: pattern of the error, and additions (a line that begins with the command is complete).
 ROWS: dict[str, list[tuple[str, ...]]] = {
     "demo": [
         ("{option} must be a number of seconds >= 0, not {value}", "--seconds -1", "--seconds inf"),
@@ -390,7 +390,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("there is no sweep in new to report", "sweep recipe.toml --out new --only-report"),
     ],
 }  # fmt: skip
-#: Commands that no command is.
+#: Arguments without a valid command.
 NONE = [
     ("the following arguments are required: command", ""),
     ("invalid choice: 'dance'", "dance"),
@@ -398,7 +398,7 @@ NONE = [
     ("invalid choice: '5'", "--units 5"),
     ("ignored explicit argument '5'", "--version=5"),
 ]
-#: Of an option in whichever command it stands.
+#: Cases of options that several commands have.
 SHARED = {
     "--seed": [("seed must be a whole number >= 0", "-1")],
     "--cell": [("there is no cell 'LSTN'|--cell is only for model files", "LSTN")],
@@ -410,7 +410,7 @@ SHARED = {
 
 
 class Bad(NamedTuple):
-    """A command line, what it is about, and a pattern of the answer."""
+    """A command line, the option that it tests, and a pattern of the error."""
 
     arguments: list[str]
     about: str
@@ -447,7 +447,7 @@ def options_of(command: str) -> list[argparse.Action]:
 
 
 def of_every_option(command: str) -> Iterator[Bad]:
-    """Refused for what it is, whatever it means: no value, an empty one, one of another type."""
+    """Cases that are invalid for any meaning: no value, an empty one, one of another type."""
     good = shlex.split(GOOD[command])
     for action in options_of(command):
         name = action.option_strings[0]
@@ -561,7 +561,7 @@ FILES: dict[str, str | bytes] = {
 
 
 def make_place(place: Path) -> None:
-    """The folder in which the rows run; call it from there."""
+    """Fills the folder in which the rows run; call it from there."""
     for name, content in FILES.items():
         (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     for name in ("folder", "folder.svg", "damaged"):
@@ -585,7 +585,7 @@ def make_place(place: Path) -> None:
     np.savez(place / "objects.npz", x=np.array([{}, 1], object), y=numbers)
     rnn.save(rnn.Network([rnn.Elman(2)], 2, 1, "squared"), place / "numbers.safetensors")
     (place / "hard.txt").hardlink_to(place / "text.txt")
-    network.parameters["output.b_o"].value[0] = np.nan  # which `save` refuses, and other programs do not
+    network.parameters["output.b_o"].value[0] = np.nan  # `save` refuses this, but other programs may write it
     odd = ModelFile(model_tensors(network), describe_model(network))
     (place / "nan.safetensors").write_bytes(odd.to_bytes())
     content = (place / "model.safetensors").read_bytes()

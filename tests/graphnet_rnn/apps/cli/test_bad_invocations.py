@@ -27,7 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     memory.available_memory = lambda: 2_000_000_000  # the same on every machine
     os.chdir(folder)
     make_place(folder)
-    answer(["cells", "LSTN"])  # what is imported and made once
+    answer(["cells", "LSTN"])  # import and initialize everything first
     yield folder
     os.chdir(before)
     memory.available_memory = there
@@ -41,7 +41,7 @@ def state(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def answer(arguments: list[str]) -> tuple[int, str]:
-    """The exit code, and what standard error got."""
+    """Runs a command; returns its exit code and standard error."""
     said, ignored = io.StringIO(), io.StringIO()
     stdin, sys.stdin = sys.stdin, io.StringIO()
     try:
@@ -56,13 +56,13 @@ def answer(arguments: list[str]) -> tuple[int, str]:
 
 
 def most_memory() -> int:
-    """Bytes at the highest, since 5 was written to clear_refs."""
+    """Peak memory in bytes since 5 was written to clear_refs."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="utf-8"))[1]) * 1024
 
 
 @pytest.mark.parametrize("command", ["", *all_commands()])
 def test_each_error_is_one_sentence(place: Path, command: str) -> None:
-    """At once: memory is not taken, no file is written, nor does the folder change."""
+    """Each error takes no memory and changes no file."""
     before = state(place)
     for row in rows(command):
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
@@ -70,7 +70,7 @@ def test_each_error_is_one_sentence(place: Path, command: str) -> None:
         code, said = answer(row.arguments)
         with case(ascii(" ".join(row.arguments))[:200]):
             assert code in (1, 2)
-            # It is worded, not what Python happened to raise.
+            # The error must be our own, not an internal one of Python.
             worded = re.sub("got an unexpected keyword argument|unexpected object", "", said)
             assert not re.search("unexpected |Traceback", worded)
             assert said.endswith("\n")
@@ -78,14 +78,14 @@ def test_each_error_is_one_sentence(place: Path, command: str) -> None:
             assert first.startswith(f"graphnet-rnn {command}: " if command else "graphnet-rnn: "), said
             assert re.search(row.says, said, re.MULTILINE), said
             assert max(map(len, said.splitlines())) < 1000
-            # The lines below the first, where there are any, name the equation and what it was given.
+            # Further lines show the equation and its arguments.
             assert all(line.startswith("    ") for line in more), said
             assert state(place) == before
             assert most_memory() - used < 300e6
 
 
 def test_every_option_has_a_bad_case_of_its_own() -> None:
-    """Beside those that all options have; where several commands have it, in one of them."""
+    """Options need a case of their own in at least one command, beside those for all options."""
     lines = [line for rows in ROWS.values() for _, *lines in rows for line in lines]
     known = {word for line in lines for word in line.split() if word.startswith("--")} | SHARED.keys()
     for command in all_commands():

@@ -22,7 +22,7 @@ SMALL = ["--time", "10", "--batch", "4", "--epochs", "1", "--sample", "0", "--qu
 TRAIN = ["train", "text.txt", *SMALL, "--out", "run", "--cell"]
 AGAIN = ["train", "--resume", "run", "--quiet", "--epochs"]
 
-#: In a file that is called like a module of Python's, and which imports another that lies beside it.
+#: Written to a file named like a module of Python, which imports a file beside it.
 CELLS = '''
 import graphnet as gn
 import graphnet_rnn as rnn
@@ -82,7 +82,7 @@ class Outer(rnn.Cell):
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder to work in, with text.txt; ../cells/random.py holds the cells."""
+    """Changes to a folder with text.txt; ../cells/random.py has the cells."""
     for name in ("work", "cells"):
         (tmp_path / name).mkdir()
     for name, code in {"random": CELLS, "beside_it": "from graphnet import tanh as squash\n"}.items():
@@ -137,7 +137,7 @@ def test_settings_and_units() -> None:
 
 
 def test_layers_units_and_names_of_folders(elsewhere: Path) -> None:
-    """Layers have weights of their own; where no units are given, the cell's own hold."""
+    """Each layer has its own weights. Without --units, the cell's own units are used."""
     for cell, options, folder in (
         ("RHN(units=3, depth=2)", ["--layers", "2"], "text-RHN-units-3-depth-2"),
         ("../cells/random.py:Layer", [], "text-Layer"),
@@ -176,7 +176,7 @@ def test_a_mistake_is_reported_with_its_line(elsewhere: Path, capsys: pytest.Cap
 
 
 def test_files_and_modules_are_looked_for_here_and_hide_no_other(elsewhere: Path) -> None:
-    """As `python -m` would; the installed command's path does not hold the present folder."""
+    """As for `python -m`, although the installed command's path lacks the present folder."""
     cell = find_cell("../cells/random.py:Slow")
     import random
 
@@ -189,7 +189,7 @@ def test_files_and_modules_are_looked_for_here_and_hide_no_other(elsewhere: Path
 
 
 def test_a_cell_that_was_edited(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The weights were learned for other equations: a run does not go on, other commands say so."""
+    """The weights belong to other equations: training stops with an error, other commands warn."""
     file = elsewhere.parent / "cells" / "random.py"
     assert main([*TRAIN, "../cells/random.py:Slow(3)"]) == 0
     sample = ["sample", "run/model.safetensors", "--cell", "../cells/random.py:Slow", "--length", "3"]

@@ -23,9 +23,9 @@ from tests.tables import case
 
 
 def seen(text: str, lines: int = 30, columns: int = 60, scrolled: bool = False) -> list[str]:
-    """Lines of a terminal, without empty ones at the end. scrolled: with those that have scrolled away, too."""
+    """Lines on the screen, without empty ones at the end. scrolled: includes lines that scrolled off."""
     screen = pyte.HistoryScreen(columns, lines, history=10_000)
-    screen.set_mode(pyte.modes.LNM)  # as a terminal's driver has it
+    screen.set_mode(pyte.modes.LNM)  # as a terminal's driver does
     pyte.Stream(screen).feed(text)
     rows = [*(screen.history.top if scrolled else ()), *(screen.buffer[y] for y in range(lines))]
     shown = ["".join(row[x].data for x in range(columns)).rstrip() for row in rows]
@@ -42,7 +42,7 @@ class Stream(io.StringIO):
 
 
 class Bar(Stream):
-    """`clear` and `refresh` are those of a progress bar on its last line."""
+    """A terminal with a progress bar on its last line."""
 
     def get_lock(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -63,7 +63,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Bar:
 
 
 def curve(terminal: Bar, steps: int = 50) -> console.LiveCurve:
-    """One that is due at each call."""
+    """A curve that is redrawn at each call."""
     clock = iter(range(0, 10**6, 10))
     found = console.LiveCurve(terminal, clock=lambda: float(next(clock)))
     for step in range(steps):
@@ -102,14 +102,14 @@ def test_cleared_curve_leaves_no_text(terminal: Bar) -> None:
         terminal.write(f"log {number}\n")
         shown.draw(terminal, 4.2)
         shown.draw(terminal, 4.2)
-        terminal.clear(nolock=True)  # as the bar does when it closes
+        terminal.clear(nolock=True)  # as a bar does when it is closed
         shown.erase()
         shown.erase()
     assert seen(terminal.getvalue()) == ["log 0", "log 1", "log 2"]
 
 
 def test_a_terminal_that_becomes_narrower_folds_its_lines(terminal: Bar, monkeypatch: Any) -> None:
-    """Lines of 59 columns take two of a terminal of 45: the next picture begins above all of them."""
+    """Lines of 59 columns fold at 45 columns: the cursor must move up by all folded lines."""
     shown = curve(terminal)
     shown.draw(terminal, 4.2)
     width = [len(re.sub(r"\x1b\[\d*[mK]", "", line)) for line in terminal.getvalue().split("\n")]
@@ -196,7 +196,7 @@ def test_training_in_a_terminal_shows_it_and_leaves_the_log_alone(tmp_path: Path
     assert [line.split(":")[0] for line in lines[1:3]] == ["text", "folder"]
     ends = [line.split(":")[0] for line in lines if line.startswith("e")]
     assert ends == ["epoch   1", "epoch   2", "ended (epochs)"]
-    # Half-way through the second epoch the curve stands below the log, with the first validation in it.
+    # In the second epoch, the curve with the first validation is below the log.
     assert any("●" in line for line in seen(text[: text.rindex("training")], 30, 90))
     assert "┤" in written(f"{how} other > log")
     log = (tmp_path / "log").read_text(encoding="utf-8")
@@ -213,7 +213,7 @@ def sweep(tmp_path: Path, terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> Swe
 
 
 def trained(sweep: Sweep, number: int, *values: float, state: str = "") -> Any:
-    """A run that has these values, of 20 s each."""
+    """Writes a run with these values, 20 s per epoch."""
     entry = sweep.book.entries[number]
     history(entry.run, *values)
     times = [json.dumps({"epoch": i, "seconds": 20.0}) + "\n" for i in range(len(values))]

@@ -44,7 +44,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any) -> Callable[..., contextlib.AbstractContextManager[Any]]:
-    """`with opened(url) as tab:` complained of nothing when it is closed, and asked for nothing elsewhere."""
+    """Opens a page; at the end, requires no errors and no requests to other servers."""
 
     @contextlib.contextmanager
     def opened(url: str, scheme: str = "light") -> Iterator[Any]:
@@ -79,7 +79,7 @@ def writing(tmp_path: Path) -> Iterator[WritingPage]:
 
 
 def asked(writing: Any, method: str, path: str, body: Any = None, headers: Any = None) -> tuple[int, str]:
-    """Status and text of the answer of a page."""
+    """Status and text of the server's answer."""
     connection = http.client.HTTPConnection("127.0.0.1", writing.server.server_port, timeout=300)
     given = body if isinstance(body, (str, bytes)) else None if body is None else json.dumps(body)
     connection.request(method, path, given, headers or {})
@@ -216,7 +216,7 @@ EVIL = "</script><script>alert(1)</script>"
 
 
 def book(folder: Path, runs: int) -> Book:
-    """Histories written by hand: the rate explains nearly all, the cell little, the layers nothing."""
+    """Made-up histories: the rate matters most, the cell a little, the layers not at all."""
     (folder / "t.txt").write_text("abc" * 99, encoding="utf-8")
     settings = {
         "cell": Values(("GRU", "Elman")), "rate": Between(1e-4, 1e-1, log=True), "layers": Values((1, 2)), "epochs": 6,
@@ -358,7 +358,7 @@ def test_a_live_page_goes_on_while_it_is_read(opened: Any, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_read_in_the_light_and_in_the_dark(opened: Any, tmp_path: Path, scheme: str) -> None:
-    """All words stand out (WCAG: 4.5 to 1), and curves are drawn in the scheme's own colours."""
+    """All text has enough contrast (WCAG: 4.5 to 1); curves use the colors of the scheme."""
 
     def luminance(colour: str) -> float:
         return _luminance("#" + bytes(map(int, re.findall(r"\d+", colour)[:3])).hex())

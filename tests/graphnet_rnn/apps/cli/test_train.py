@@ -54,7 +54,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def fails(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int = 1) -> str:
-    """The one sentence of a command that wrote nothing and lost nothing."""
+    """The one-line error of a command that must change no file."""
     before = files(Path.cwd())
     assert main(arguments) == code
     said = capsys.readouterr().err
@@ -121,7 +121,7 @@ def test_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_training_ends_with_the_score_on_the_test_text(here: Path, capsys: Any) -> None:
-    """The printed number is that of `evaluate` on the same characters."""
+    """The printed score equals that of `evaluate` on the same characters."""
     (here / "test.txt").write_text(TEXT[round(len(TEXT) * 0.9) :], encoding="utf-8")
     numbers, judge = [], ["evaluate", "run/model.safetensors", "test.txt", "--context", "5"]
     for command in ([*TRAIN, "--time", "5", "--steps", "5"], judge):
@@ -205,7 +205,7 @@ def test_interrupted_ends_with_130(here: Path, capsys: Any, monkeypatch: Any) ->
 
 
 def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder is made where its name is chosen: another command that starts before the first trains takes the next."""
+    """The folder is made when its name is chosen, so a second command takes the next name."""
     names, run = [], rnn.Trainer.run
     train = ["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]
 

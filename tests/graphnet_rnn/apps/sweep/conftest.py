@@ -1,4 +1,4 @@
-"""A text, what stands in for the process of a run (its command in this process, or none), and what runs leave."""
+"""Helpers for sweeps: a text, stand-ins for the processes of runs, and files of runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from graphnet_rnn.apps.cli import main
 from graphnet_rnn.apps.sweep import Book, Recipe, Values, baker, oven
 
-#: What is printed is of the whole process, so that one trains at a time.
+#: Output belongs to the whole process, so only one run trains at a time.
 ONE = threading.Lock()
 
 
@@ -115,7 +115,7 @@ def text(tmp_path: Path) -> str:
 
 @pytest.fixture
 def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
-    """`take(Inside)`: from now on runs are made so; all are looked at often."""
+    """`take(Inside)` makes runs by this stand-in, and looks at them often."""
     for module in (baker, oven):
         monkeypatch.setattr(module, "LOOK", 0.02)
     Endless.all, Killed.count = [], 0
@@ -161,7 +161,7 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 
 def command_of(folder: Path, epochs: int, units: str = "[4]", more: str = "") -> list[str]:
-    """Sweeps one run for each of the units in the folder s there."""
+    """Command of a sweep with one run for each value of units, in the folder s."""
     (folder / "recipe.toml").write_text(
         f"data = 'book.txt'\n{more}\n[settings]\nunits = {{ values = {units} }}\ntime = 10\nbatch = 4\n"
         f"sample = 0\nno_early_stopping = true\nepochs = {epochs}\n",

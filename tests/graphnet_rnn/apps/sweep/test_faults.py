@@ -145,7 +145,7 @@ def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_two_machines_share_a_folder(text: str, tmp_path: Path, killed: bool, take: Any) -> None:
-    """Each run is made once, to the same bytes, with halving, also where one of the two is killed and comes no more."""
+    """Each run is made once, with the same bytes, with halving, even if one machine is killed for good."""
     wanted, folder = recipe(text, 16, halving=Halving(8, 2)), tmp_path / "s"
     Book(wanted, folder)
     run = "import runpy; runpy.run_module('graphnet_rnn', run_name='__main__', alter_sys=True)"
@@ -182,7 +182,7 @@ def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Pa
     """If the sweep is killed, its workers start no more runs."""
     out = tmp_path / "s"
     command = command_of(tmp_path, 30, "[4]" if victim == "worker" else "[4, 5, 6, 7]")
-    # With one worker joblib starts no process.
+    # With one worker, joblib starts no process.
     process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
     runs.wait_until(lambda: runs.written(out) > 0 and bool(runs.numbers_of(out)))
     if victim == "sweep":
@@ -214,7 +214,7 @@ def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
     history(entry.run, 3.0)
     entry.look()
     assert (entry.values, entry.unit) == ([3.0], "bits/char")
-    # Cut, and longer than before when it is looked at: what comes after the old end begins within a row.
+    # The history was cut and is longer again: the old end is now within a row.
     history(entry.run, 2.25, 1.5)
     entry.look()
     assert (entry.state, entry.values) == ("begun", [2.25, 1.5])
