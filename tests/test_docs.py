@@ -1,4 +1,4 @@
-"""Programs of README, guides and design pages run; what pages name exists; what programs write is as they write it."""
+"""Programs of README, guides and design pages run and print what the pages show; named paths exist."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_guides_with_required_output_are_run() -> None:
 
 
 def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
-    """The page says that this counts them. A section has data, the job here, and the job there."""
+    """The page refers to this test. A section has blocks for the data, graphnet, and the other library."""
 
     def lines_of(block: str) -> int:
         """Lines without imports, comments, blank lines and swaps of axes; a wrapped statement is one line."""
@@ -422,7 +422,7 @@ def test_functions_fit_on_a_screen() -> None:
 def test_code_blocks_of_a_design_page_print_their_output(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every block in one namespace, in an empty folder; each prints what stands under it, or nothing."""
+    """Runs every block in one namespace and an empty folder; each prints the text block below it, if any."""
     monkeypatch.chdir(tmp_path)
     block_and_shown = r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?"
     blocks = re.findall(block_and_shown, text_of(page), re.DOTALL | re.MULTILINE)

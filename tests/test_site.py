@@ -1,4 +1,4 @@
-"""The documentation site: built without a warning, complete, whole, on its own; what it adds to Sphinx."""
+"""The documentation site builds without warnings, is complete and self-contained; its extensions."""
 
 from __future__ import annotations
 

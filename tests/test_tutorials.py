@@ -1,4 +1,4 @@
-"""Every tutorial runs, draws its pictures, and has exercises whose checks can tell."""
+"""Every tutorial runs and draws its pictures; its exercises check answers."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Problem:
 
     @property
     def names(self) -> list[str]:
-        """The merged weights, those of the output last."""
+        """Names of the merged weights; the output layer's are last."""
         return [*LAYOUT[self.cell], "W_o", "b_o"]
 
     def weights(self) -> Arrays:
@@ -130,7 +130,7 @@ class Problem:
 
 
 def split(cell: str, weights: Arrays) -> Arrays:
-    """Merged weights -> those of the graphnet network, by the names of its parameters."""
+    """Converts merged weights to parameters of the graphnet network, by name."""
     named: Arrays = {"output.W_ho": weights["W_o"], "output.b_o": weights["b_o"]}
     for merged, parts in LAYOUT[cell].items():
         for name, piece in zip(parts, np.split(weights[merged], len(parts), axis=-1), strict=True):

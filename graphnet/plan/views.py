@@ -21,7 +21,7 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
 
 
 class Buffer:
-    """Contiguous elements of one dtype. leaf: the node whose own array it is; None for memory of the run."""
+    """Contiguous elements of one dtype. leaf: node that owns the array; None if it is allocated for a run."""
 
     __slots__ = ("dtype", "leaf", "offset", "size")
 

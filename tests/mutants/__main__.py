@@ -40,7 +40,7 @@ Outcome = tuple[str, str]  # "caught", "ESCAPED" or "ERROR", and the test that f
 
 
 class Copy:
-    """A copy of the project, in a folder where all else that is written lies, too."""
+    """A copy of the project, in a folder with all other files that it writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "project"

@@ -93,7 +93,7 @@ class Checkout:
             subprocess.run([python3 / "python3", "-m", "venv", self.root / ".venv"], check=True)
 
     def run(self, words: str, page: str, where: Path | None = None) -> bool:
-        """Runs it and tells how it went; what it printed only where it went wrong."""
+        """Runs a command and prints its outcome; prints its output only if it failed."""
         started = time.monotonic()
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(

@@ -163,8 +163,8 @@ def faults(plan):
 def test_every_fault_is_seen_or_harmless(name: str) -> None:
     """The rehearsal and the oracle agree: a fault changes bits if and only if it is a race.
 
-    Exception: only the oracle sees a write over a value that is computed and read within one superstep, since the
-    rehearsal reorders parts of supersteps only as a whole.
+    Exception: only the oracle sees a write over a value that is computed and read within one superstep,
+    since the rehearsal reorders only whole supersteps.
     """
     made = SUBJECTS[name]()
     right, plan = next(rehearsed(made)), plan_of(made, 3)

@@ -1,4 +1,4 @@
-"""gn.jacobian against finite differences, against a gradient for each element, and against what is known."""
+"""gn.jacobian against finite differences, gradients of single elements, and exact formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass `cut`: long stacks are multiplied and summed chunk by chunk. When it applies, and the memory it saves."""
+"""The pass `cut`: long stacks are multiplied and summed chunk by chunk. When it applies; saved memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS, ROWS = 12, 5
 
 
 def steps(columns: int) -> tuple[Node, list[Node]]:
-    """An input, and what is computed from each of its time steps."""
+    """An input, and a list of nodes that are computed from its time steps."""
     x = gn.input((STEPS, ROWS, columns), "float64")
     return x, [gn.sin(row) for row in x]
 
@@ -54,8 +54,10 @@ def test_a_long_sum_is_made_of_chunks() -> None:
 
 
 def test_inputs_of_all_sizes() -> None:
-    """Long inputs are not cut, and short ones are grouped; rows that are never read stay correct. A join is left
-    unchanged if a chunk would end inside one of its inputs."""
+    """Long inputs are not cut, and short ones are grouped; some rows are never read.
+
+    A join is left unchanged if a chunk would end inside one of its inputs.
+    """
     (x, a), y = steps(3), gn.input((2, STEPS * ROWS // 2, 4), "float64")
     halves = gn.concatenate([gn.sin(half) for half in y])
     rows = gn.input((100, 3), "float64")
@@ -145,9 +147,10 @@ def stored_twice(function: gn.Function) -> int:
 
 @pytest.mark.parametrize("name", some_quick(ONE_PLACE, ("Elman", "GRU", "LSTMPeephole", "Normalized")))
 def test_a_value_has_one_place(name: str) -> None:
-    """Gradients of weights, biases and tables, and of states, want the same values side by side, in one order of time
-    and of gates; also where the first state is a number, which belongs to no time, and where stages are computed again:
-    the state that a stage begins with is kept from before, and yet belongs to its stack."""
+    """No loop stores a value twice: all gradients use one order of time steps and gates.
+
+    Includes an initial state that is a number, and stages that are computed again from a kept state.
+    """
     ways = ((8, "gradient", {}), (8, "Gv", {}), (40, "gradient", {"memory": "sqrt"}))
     for steps, what, how in ways:
         if not how or name in ("Elman", "GRU", "MultiplicativeLSTM", "RHN"):

@@ -1,4 +1,4 @@
-"""The passes for compiled back ends and for products: each fires where it should, and only there."""
+"""Passes for compiled back ends and for products: each changes only the right graphs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_each_pass_joins_what_it_may_of_a_net(cell: type[rnn.Cell], gates: int, 
 
 
 def test_a_step_keeps_the_products_that_follow_one_another() -> None:
-    """In a sweep through time, each step keeps only products that depend on the step before; the others are joined.
+    """In a sweep through time, a step keeps only products that depend on the step before.
 
     left: number of values of a step that are multiplied by weights (h; for a Gated cell h, m and s).
     """

@@ -1,4 +1,4 @@
-"""Fuse reductions: sums and maxima in the loops that compute what they read."""
+"""The pass `fuse reductions`: sums and maxima are computed in the loops of their operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initial weights are what the sources say: distributions to five standard errors, the rest exactly."""
+"""Initial weights follow their sources: distributions within five standard errors, the rest exactly."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_graph_cells_start_as_integrators() -> None:
 
 
 def test_glnn_starts_at_its_fixed_point() -> None:
-    """V⁰ = tanh⁻¹(β / α), where learned: there V does not move (71) but for the reading, and α s'(V⁰) = μ (75)."""
+    """The learned V⁰ is tanh⁻¹(β / α): V changes only by reading (71), and α s'(V⁰) = μ (75)."""
     cell = cells.GLNN(UNITS, edges=3, frequencies=FREQUENCIES)
     w = weights(cell, len(FREQUENCIES), initial_state="learned")
     mu = 1 / (np.arange(1, UNITS + 1) + 1)
@@ -254,7 +254,7 @@ def test_sigmoid_starts_as_the_same_net() -> None:
 
 
 def test_linear_units_start_as_integrators() -> None:
-    """(74): what was read n steps ago counts (1 − μ_j)ⁿ, μ_j = 1/(j + 1), or 1/j in a GraphRNN."""
+    """(74): an input from n steps ago has the weight (1 − μ_j)ⁿ, μ_j = 1/(j + 1), or 1/j in a GraphRNN."""
     for make, reading, start in [(cells.GraphRNN, "rho", "a0"), (cells.GLNN, "tau_0", "V0")]:
         with case(make):
             cell = make(UNITS, edges=3, frequencies=FREQUENCIES, activation="linear")

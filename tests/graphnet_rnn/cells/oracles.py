@@ -188,7 +188,7 @@ Run = Callable[[Weights, Sequence[Array], States], tuple[list[Array], States]]
 
 @dataclass(frozen=True)
 class Oracle:
-    """A cell of given settings: a step, or what reads the whole sequence, since its output may come from the future.
+    """A cell of given settings, as a step or, if outputs depend on later inputs, for a whole sequence.
 
     states: name and width of each. width: of the output.
     """
@@ -210,12 +210,12 @@ class Oracle:
 
 
 def simple(step: Callable[..., tuple[Array, ...]], *states: str) -> Maker:
-    """A cell whose states are all as wide as its units, and whose output is the first of them."""
+    """Oracle of a cell whose states have the width of its units; the output is the first state."""
     return shown(lambda cell, *given: (new := step(*given))[:1] + tuple(new), *states)
 
 
 def shown(step: Callable[..., tuple[Array, ...]], *states: str) -> Maker:
-    """A cell whose states and output are as wide as its units; step reads its settings as well."""
+    """Oracle of a cell whose states and output have the width of its units; `step` reads its settings."""
     return lambda cell, reads: Oracle(tuple((s, cell.units) for s in states), cell.units, partial(step, cell))
 
 
@@ -360,7 +360,7 @@ def gnn(cell: Any, w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
 
 
 def glnn(cell: Any, w: Weights, x: Array, v: Array) -> tuple[Array, Array]:
-    """Ollivier 2013, (13)–(14): V leaks, a = s(V) is what the others and the output see."""
+    """Ollivier 2013, (13)–(14): V leaks; other units and the output read a = s(V)."""
     s = ACTIVATIONS[cell.activation]
     v = v + along_edges(cell, s(v), x @ w["tau"]) + x @ w["tau_0"]
     return s(v), v
@@ -526,12 +526,12 @@ class Result:
 
 
 def part(weights: Weights, prefix: str) -> dict[str, Array]:
-    """The weights whose names begin with `prefix.`, by the rest of their names."""
+    """Weights whose names begin with `prefix.`, without this prefix."""
     return {name.partition(".")[2]: w for name, w in weights.items() if name.startswith(prefix + ".")}
 
 
 def layers_of(settings: Settings) -> list[Oracle]:
-    """An oracle for each layer, told how much it reads."""
+    """An oracle for each layer, for its input width."""
     layers: list[Oracle] = []
     for cell in settings.cells:
         reads = layers[-1].width + (settings.inputs if settings.skip else 0) if layers else settings.inputs

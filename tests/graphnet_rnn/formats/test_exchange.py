@@ -1,4 +1,4 @@
-"""Weights from and to PyTorch: the same numbers on both sides, and clear words where there are none."""
+"""Weights from and to PyTorch: equal results on both sides, and clear errors for other files."""
 
 from __future__ import annotations
 

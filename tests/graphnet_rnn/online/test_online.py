@@ -30,7 +30,7 @@ TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
 
 
 def network(*layers: rnn.Cell, **settings: Any) -> rnn.Network:
-    """A network with weights that are not those of a fresh one: no bias is zero."""
+    """A network with random weights, also for the biases."""
     net = rnn.Network(list(layers), inputs=SYMBOLS, outputs=SYMBOLS, **{"dtype": "float64", **settings})
     net.theta = net.theta + 0.3 * np.random.default_rng(1).standard_normal(net.theta.size)
     return net

@@ -1,4 +1,4 @@
-"""Rules of Hessian-free steps on losses by hand; line searches against their tables."""
+"""Rules of Hessian-free steps on hand-made losses; line searches against published tables."""
 
 from __future__ import annotations
 

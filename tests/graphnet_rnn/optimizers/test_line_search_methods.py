@@ -279,7 +279,7 @@ def test_a_cliff_before_the_minimum() -> None:
 
 
 def test_failed_line_searches_keep_the_last_point() -> None:
-    """After so many evaluations the loss is NaN."""
+    """The loss is NaN after a number of evaluations."""
     for kind, last in itertools.product(KINDS, [1, 2, 3, 4, 6]):
         with case(kind, last):
             valley = Plain(lambda w: (rosen(w)[0] if valley.calls <= last else math.nan, rosen(w)[1]))

@@ -36,8 +36,10 @@ def sums(ranks: MPIRanks) -> None:
 
 
 def on_a_gpu(ranks: MPIRanks) -> None:
-    """Sums of vectors on a GPU have the same bits with a GPU-aware MPI and through the host, short and in slices.
-    A simulated GPU uses the host's memory, which any MPI can access."""
+    """Sums of vectors on a GPU have the same bits with a GPU-aware MPI and through the host.
+
+    A simulated GPU uses the host's memory, which any MPI can access.
+    """
     from mpi4py import MPI
 
     from graphnet.backends.cuda.device import SIMULATED

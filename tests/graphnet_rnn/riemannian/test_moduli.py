@@ -129,7 +129,7 @@ JUDGED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Arra
 
 
 def test_whatever_a_loss_judges_is_right_or_refused() -> None:
-    """Each estimate that gives a number gives the definition's, by hand: m̃ is ½ Σ_y (∂o_y/∂V_i)² H_yy."""
+    """Each estimate equals m̃ = ½ Σ_y (∂o_y/∂V_i)² H_yy, by hand, or raises an error."""
     for judged, (write, slope) in JUDGED.items():
         W, O = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="O")
         h = gn.tanh(gn.constant(X_0) @ W)
@@ -249,7 +249,7 @@ def values(u: Any, nodes: list[gn.Node]) -> list[Array]:
 
 
 def test_steps_are_those_of_the_dense_matrix() -> None:
-    """M of all weights of a group: covariances of all pairs of steps, by powers of what carries a step to the next."""
+    """M of a group sums the covariances of all pairs of steps, by powers of the transition matrix."""
     u = unrolled([rnn.Elman(2)], TIME, BATCH)
     groups = unit_groups(u.cost, u.network.parameters.values())
     slopes = moduli.slopes(moduli.Outputs(u.cost), groups)

@@ -1,7 +1,7 @@
 """A small example of each problem of a Trainer, including a user's own.
 
-python -m tests.graphnet_rnn.training.problems FOLDER NAME ... starts a run of each problem in the folder, and kills
-it at the second step.
+python -m tests.graphnet_rnn.training.problems FOLDER NAME ... starts a run of each problem in the folder,
+and kills it at the second step.
 """
 
 from __future__ import annotations

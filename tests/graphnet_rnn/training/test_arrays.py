@@ -1,4 +1,4 @@
-"""Arrays as a problem, against loops that are written by hand."""
+"""rnn.Arrays against hand-written loops."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
 
 
 def test_steps_of_several_batches_are_those_of_a_batched_objective() -> None:
-    """Hessian-free, against steps by hand on the same batches; what fills no step is left out."""
+    """Hessian-free steps equal steps by hand on the same batches; an incomplete last step is left out."""
     x, t = data("softmax", 20)
     net, other = (network("softmax", seed=1) for _ in range(2))
     problem = rnn.Arrays(net, x, t, 3, valid=None, gradient_batches=2, curvature_batches=1)

@@ -1,4 +1,4 @@
-"""Labels of edges stand on their edges, and nothing else does: the geometry of what Graphviz draws."""
+"""Layout by Graphviz: each label is on its own edge and overlaps nothing else."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_labels_of_steps_in_time() -> None:
 
 
 def test_what_is_behind_a_label() -> None:
-    """The color of what it lies on, of every theme."""
+    """The label has the color of its background, in every theme."""
     u = rnn.Network([rnn.Elman(8)], 5, 5).unroll(2, 2)
     for theme, style in (("light", viz.LIGHT), ("dark", viz.DARK)):
         text = viz.draw(u, "compact", closed=False, theme=theme)._laid_out

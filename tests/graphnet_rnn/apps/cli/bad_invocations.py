@@ -1,7 +1,7 @@
 """Invalid commands, and the error of each.
 
-A row has a pattern of the error, and one or several additions to a valid command (`GOOD`). In the pattern, {option}
-stands for the addition's first option, and {value} for its value. In an addition, <x*9> means nine x.
+A row has a pattern of the error, and one or several additions to a valid command (`GOOD`). In the pattern,
+{option} is the first option of the addition, and {value} its value. In an addition, <x*9> means nine x.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cells on the command line: of one's own, from anywhere, with settings, with parts; and the list of all."""
+"""Cells on the command line: from packages and users' files, with settings; the list of all cells."""
 
 from __future__ import annotations
 

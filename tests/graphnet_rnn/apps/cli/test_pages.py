@@ -1,4 +1,4 @@
-"""Pages in a browser, of the writer and of a sweep: who is answered, what is done, what is seen in Chromium."""
+"""Pages of the writer and of a sweep, in Chromium: requests, actions, display."""
 
 from __future__ import annotations
 

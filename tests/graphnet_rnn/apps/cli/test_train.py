@@ -1,4 +1,4 @@
-"""train, sample, evaluate, check: what they do, from what they begin, and what is left when they fail."""
+"""Commands train, sample, evaluate and check: results, starting points, and files after failures."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_run_whose_curve_cannot_be_drawn_has_ended_well(here: Path, capsys: An
     ],
 )
 def test_schedules_and_optimizers_resume_exactly(here: Path, schedule: str, optimizer: str) -> None:
-    """The rates are those of the library."""
+    """The learning rates equal the library's."""
     options = [*SMALL, "--units", "3", "--optimizer", optimizer, "--quiet"]
     options += ["--schedule", schedule, "--average", "0.9"] if schedule else ["--steps", "8"]
     for epochs, folder in (("2", "whole"), ("1", "run")):

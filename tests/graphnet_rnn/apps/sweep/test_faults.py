@@ -72,7 +72,7 @@ def test_a_command_that_is_refused_may_be_tried_again(text: str, tmp_path: Path,
 @linux
 @pytest.mark.parametrize("search", some_quick([True, False], [True]))
 def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, search: bool) -> None:
-    """One of a grid, and a search by Optuna, whose folder has all that it takes to go on; nothing is lost."""
+    """A killed grid and a killed search by Optuna continue from their folders alone, and lose nothing."""
     more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'"
     how = (2, "[2, 4, 8, 16]", more) if search else (40, "[4]")
     command, out = command_of(tmp_path, *how), tmp_path / "s"

@@ -1,4 +1,4 @@
-"""Draft against reading the whole text anew; Desk and Document: orders in turn, what is read, written and rescued."""
+"""Draft against reading the whole text; Desk and Document: orders, files, recovery of text."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_a_pasted_text_is_read_while_keys_come_and_only_text_is_written() -> Non
 
 
 def test_it_learns_when_no_key_comes_and_what_fails_is_a_message() -> None:
-    """The text stays, also where a listener fails."""
+    """The text is kept, also if a listener fails."""
     with Desk(Draft(network(), learn=rnn.SGD(0.1), piece=4)) as desk:
         desk.type("abcdabcdab")
         assert desk.wait(300).lessons == 2
@@ -332,7 +332,7 @@ def test_it_learns_when_no_key_comes_and_what_fails_is_a_message() -> None:
 
 
 def test_unsaved_text_is_written_beside_its_file(tmp_path: Path, monkeypatch: Any) -> None:
-    """Or where one is, if it has no name; in the place of nothing that is there."""
+    """A text without a name is written to the working folder; existing files are never replaced."""
     own, before = Document(tmp_path / "x.txt"), tmp_path / "x.txt.unsaved"
     with Desk(Draft(network())) as desk:
         assert desk.rescue(own) is None

@@ -93,7 +93,7 @@ def exchange() -> None:
 
 
 def products(library: str) -> None:
-    """cuBLAS, called by ctypes: what it multiplies is right, and what is captured are its launches."""
+    """cuBLAS by ctypes: products are right, and their launches are captured."""
     device = this_device()
     space = device.memory(blas.WORKSPACE)
     found = blas.Cublas(blas.Library(library), device.address(space), False)
