@@ -99,7 +99,7 @@ def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None
 
 
 def test_every_page_is_in_the_sidebar(site: Path, pages: dict[Path, Page]) -> None:
-    """The sidebar has a link to every page, and every file of docs/ and tutorials/ has a page."""
+    """Every file of docs/ and tutorials/ also has a page."""
     reached = {(site / unquote(urlsplit(link).path)).resolve() for link in pages[site / "index.html"].links}
     others = {site / name for name in ("index.html", "genindex.html", "search.html", "py-modindex.html")}
     assert set(pages) - others <= reached

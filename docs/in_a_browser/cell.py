@@ -68,7 +68,7 @@ class _Rows(rnn.training.Listener):
 
 
 def train(text: str, told: Callable[[str], Any], epochs: int = 6) -> str:
-    """Trains a language model on a page of Python's manual; calls `told` after each epoch. Returns a sample."""
+    """Trains a language model on a page of Python's manual, and returns a sample. told: called each epoch."""
     book = " ".join(" ".join(topics[name] for name in sorted(topics)).lower().split())
     corpus = rnn.data.Corpus.split(book[:30_000])
     symbols = len(corpus.vocabulary)

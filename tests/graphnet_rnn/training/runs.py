@@ -31,7 +31,6 @@ def text_run(network: rnn.Network, corpus: rnn.data.Corpus, folder: Path | None,
 
 
 def settings_of(*kinds: type) -> set[str]:
-    """Names of all settings of these classes."""
     return {name for kind in kinds for name in inspect.signature(kind).parameters}
 
 

@@ -51,9 +51,7 @@ def outputs_in(order, build, arrays) -> list[bytes]:
 
 
 def require_same_in_all_orders(build, arrays) -> None:
-    expected = [
-        output.tobytes() for output in build()(*arrays)
-    ]  # on memory that earlier programs have used
+    expected = [output.tobytes() for output in build()(*arrays)]  # on memory that earlier programs have used
     for number, order in enumerate(ORDERS):
         with case(number):
             assert outputs_in(order, build, arrays) == expected

@@ -128,7 +128,6 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
 
 @pytest.fixture
 def inside(take: Callable[[type[Stub]], None]) -> None:
-    """Runs train in this process."""
     take(Inside)
 
 
