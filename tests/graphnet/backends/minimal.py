@@ -1,4 +1,4 @@
-"""A minimal compiled back end, as "Add a back end" in docs/extending_the_engine.md says; kernels are Python code."""
+"""A minimal compiled back end, to copy for a new one (docs/adding_a_back_end.md); kernels are Python code."""
 
 from __future__ import annotations
 
