@@ -36,7 +36,7 @@ def blocks_of(page: Path) -> list[str]:
 WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
 #: Pages whose blocks are run by other tests below; the gallery has scripts with their pictures
 #: (tests/viz/test_gallery.py).
-OTHERWISE = ("gallery", "arrays_and_tables", "forecasting", "second_order", "curvature")
+OTHERWISE = ("gallery", "arrays_and_tables", "forecasting", "second_order", "non_convex_losses", "curvature")
 GUIDES = ["README", *(name for name in WITH_CODE if name not in OTHERWISE)]
 
 
@@ -161,8 +161,10 @@ TERMS = {
     "faq": "seed, float64, cite, batch_first",
     "how_it_compares": "vmap, mixed precision, jit",
     "forecasting": "time series, forecast, horizon, lagged, seasonal, MAE, confusion matrix, DataFrame",
+    "hessian_free_settings": "structural damping, preconditioner, weight decay",
     "hyperparameter_search": "hyperparameter, grid search, random search, cross-validation, Optuna, Hyperband",
     "long_sequences": "vanishing, long-term dependencies",
+    "non_convex_losses": "CTC, hidden Markov model, contrastive divergence, surrogate",
     "natural_gradient": "natural gradient, K-FAC, Fisher",
     "on_a_gpu": "CUDA, GPU",
     "reading_a_run": "training curve, perplexity, accuracy",
@@ -260,7 +262,8 @@ def test_forecasts_run_as_they_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_second_order_training_runs_as_it_stands() -> None:
-    hessian_free, minimum, more, hmm, chain, objective = blocks_of(DOCS / "second_order.md")
+    hessian_free, minimum, more = blocks_of(DOCS / "second_order.md")
+    hmm, chain, objective = blocks_of(DOCS / "non_convex_losses.md")
     names: dict[str, Any] = {}
 
     def after(block: str) -> SimpleNamespace:
@@ -305,7 +308,7 @@ DESIGN = ROOT / "docs" / "design"
 STORY, INDEX = "life_of_W_hh", "index"
 DESIGN_PAGES = sorted(page.stem for page in DESIGN.glob("*.md"))
 #: Those about one part each.
-PARTS = [page for page in DESIGN_PAGES if page not in (STORY, INDEX, "tried_and_not_kept")]
+PARTS = [page for page in DESIGN_PAGES if page not in (STORY, INDEX)]
 #: Maximum number of lines of a function without its docstring, and functions that may have more: all
 #: cases are inside a function that imports an optional library.
 LINES = 60
