@@ -150,6 +150,7 @@ def folded(text: str, columns: int) -> list[str]:
     return [row.rstrip() for row in rows]
 
 
+@pytest.mark.slow
 def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path) -> None:
     """→ draws as the draft itself would, changes nothing else, and Tab takes the one that is seen."""
     columns = 20

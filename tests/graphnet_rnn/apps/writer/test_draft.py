@@ -429,6 +429,7 @@ def test_it_is_there_and_small_and_has_read_documentation(tmp_path: Path, monkey
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_text_is_that_of_the_running_python(tmp_path: Path) -> None:
     """The text does not depend on the hash seed, and so on the order of sets."""
     text = documentation()
