@@ -17,7 +17,7 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import substitute
 from tests.graphnet.backends.conftest import require_same
 from tests.graphnet.backends.races import planned, races
-from tests.graphnet.backends.unseen_cells import CELLS, Tied, TwoTimes, Wasteful
+from tests.graphnet.backends.unseen_cells import CELLS, Tied
 from tests.graphnet.testing.test_random_graphs import graphs, some
 from tests.tables import case, some_quick
 

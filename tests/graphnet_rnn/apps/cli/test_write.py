@@ -14,7 +14,7 @@ from wcwidth import wcwidth
 
 import graphnet_rnn as rnn
 from graphnet_rnn.apps.cli.typewriter import page
-from graphnet_rnn.apps.writer import Draft, View
+from graphnet_rnn.apps.writer import Draft, Snapshot
 from tests.graphnet_rnn.apps.writer.test_draft import network
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
@@ -205,7 +205,7 @@ def test_the_page_shows_the_end_from_the_beginning_of_a_row() -> None:
     """The rows that are seen are the last ones of the whole text, whatever its letters are."""
 
     def shown_on(text: str, rows: int, columns: int) -> str:
-        return "".join(piece[1] for piece in page(View(text, (None,) * len(text)), rows, columns, text))
+        return "".join(piece[1] for piece in page(Snapshot(text, (None,) * len(text)), rows, columns, text))
 
     for columns in (7, 20, 21):
         random, text = np.random.default_rng(columns), ""
