@@ -319,7 +319,7 @@ class _Parser:
                     "a list such as (x, h) may only have names in it; write r h as a result of its own"
                 )
             name = source.name.rstrip("'")
-            total = Apply("+", Product(source, f"W_{name}{self.to}"), total)
+            total = Apply("+", WeightProduct(source, f"W_{name}{self.to}"), total)
         return total
 
     def checked(self, name: str) -> str:

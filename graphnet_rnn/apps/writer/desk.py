@@ -66,7 +66,8 @@ class Desk:
     """Draft with a worker thread, for a user interface that must not wait for the model.
 
     Methods queue an action and return at once; `wait` returns when all actions are done. Use Desk in a `with`
-    statement. draft: draft to write in. listener: callback with a Snapshot after each change; called in the worker thread.
+    statement. draft: draft to write in. listener: callback with a Snapshot after each change, called in the worker
+    thread.
 
     >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
     >>> network.vocabulary = rnn.data.Vocabulary(" abc")
