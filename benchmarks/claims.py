@@ -4,9 +4,9 @@
 
 Each claim is a number on a page, and the command that measures it. A ratio of times is confirmed if its distance from 1
 is at most 25 % worse for graphnet: 2.9 times if it is at least 2.4. Memory and errors of models may be 5 % worse.
-Absolute times are printed for comparison only, as
-they depend on the machine. Commands run one after the other, each once; all take one to two hours. Leave the machine
-idle meanwhile. A claim whose command fails, for example because PyTorch or a GPU is missing, is listed as not measured.
+Absolute times are printed for comparison only, as they depend on the machine. Commands run one after the other, each
+once; all take half an hour to two hours. Leave the machine idle meanwhile. A claim whose command fails, for example
+because PyTorch or a GPU is missing, is listed as not measured.
 """
 
 from __future__ import annotations
@@ -86,9 +86,11 @@ def _both(row: Row, *names: str) -> bool:
 
 
 def ratios(output: str, section: str, row: str, name: str, to: str) -> list[float]:
-    """A column divided by another one, in all rows that have both."""
-    found = rows(output, section, row, name, to)
-    return [number(each[name]) / number(each[to]) for each in found if _both(each, name, to)]
+    """A column divided by another one, in all rows that have both. ValueError if there are none."""
+    found = [each for each in rows(output, section, row, name, to) if _both(each, name, to)]
+    if not found:
+        raise ValueError(f"{name!r} and {to!r} were not measured")
+    return [number(each[name]) / number(each[to]) for each in found]
 
 
 @dataclass(frozen=True)
