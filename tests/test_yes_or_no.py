@@ -156,7 +156,7 @@ INNER = {
     "row: times": "a Trainer calls it",
     "viz.Style": "the pictures call it",
     "RiemannianReport": "a step makes it",
-    "writer.View": "a desk makes it",
+    "writer.Snapshot": "a desk makes it",
 }
 
 

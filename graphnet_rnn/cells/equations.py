@@ -58,7 +58,7 @@ class Name(NamedTuple):
     name: str
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     function: str
     of: Tree
 
@@ -69,14 +69,14 @@ class Apply(NamedTuple):
     right: Tree
 
 
-class Product(NamedTuple):
+class WeightProduct(NamedTuple):
     """Matrix product with a weight."""
 
     left: Tree
     weight: str
 
 
-Tree = Number | Name | Call | Apply | Product
+Tree = Number | Name | FunctionCall | Apply | WeightProduct
 
 
 @dataclass(frozen=True)
@@ -154,14 +154,14 @@ class Equations(Cell):
                 return value
             case Name(name):
                 return values[name] if name in values else self._vector(name)
-            case Call(function, of):
+            case FunctionCall(function, of):
                 a = self._value(of, values, to)
                 if not isinstance(a, Node):
                     raise CellError(f"{function}({a:g}) is a number; write its value")
                 return self.normalized(to, a) if function == _NORM else FUNCTIONS[function](a)
             case Apply(operation, left, right):
                 return _OPERATIONS[operation](self._value(left, values, to), self._value(right, values, to))
-            case Product(left, weight):
+            case WeightProduct(left, weight):
                 a = self._value(left, values, to)
                 if not isinstance(a, Node) or len(a.shape) != 2:
                     raise CellError(f"{weight} must follow x, a state or a result, as in x {weight}")
@@ -272,7 +272,7 @@ class _Parser:
         match left:
             case Apply("*", Number(), inner):  # 2 h W is 2 (h W), so that h W is the product of a state
                 return Apply("*", left.left, self.matrix_product(inner, weight))
-        return Product(left, weight)
+        return WeightProduct(left, weight)
 
     def signed(self) -> Tree:
         if self.next() == "-":
@@ -303,7 +303,7 @@ class _Parser:
             self.norms += token == _NORM
             if self.norms > 1:
                 raise self.error(f"{_NORM} occurs twice; write one of them as a result of its own")
-            return Call(token, self.atom())
+            return FunctionCall(token, self.atom())
         return Name(self.checked(token))
 
     def affine(self, first: Tree) -> Tree:
@@ -319,7 +319,7 @@ class _Parser:
                     "a list such as (x, h) may only have names in it; write r h as a result of its own"
                 )
             name = source.name.rstrip("'")
-            total = Apply("+", Product(source, f"W_{name}{self.to}"), total)
+            total = Apply("+", WeightProduct(source, f"W_{name}{self.to}"), total)
         return total
 
     def checked(self, name: str) -> str:

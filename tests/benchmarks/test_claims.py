@@ -75,6 +75,8 @@ def test_claims_are_judged() -> None:
     pattern = r"`torch.nn.LSTM` takes ([\d.]+) times as long \("
     faster, smaller, here = (Claim("README.md", pattern, "c", float, better, "") for better in (1, -1, 0))
     memory = replace(smaller, tolerance=0.05, neutral=0)
+    similar = replace(faster, pattern=r"as graphnet \(([\d.]+) times with its best settings\)")
+    assert similar.claimed == 1.1
     assert faster.claimed == 2.9
     for claim, measured, expected in (
         (faster, 2.45, "confirmed"),  # 1 + 0.75 · 1.9 = 2.425
@@ -85,6 +87,8 @@ def test_claims_are_judged() -> None:
         (smaller, 3.4, "NOT CONFIRMED"),
         (memory, 3.04, "confirmed"),  # 1.05 · 2.9 = 3.045
         (memory, 3.05, "NOT CONFIRMED"),
+        (similar, 1.0, "confirmed"),  # 0.9 · 1.1 = 0.99
+        (similar, 0.98, "NOT CONFIRMED"),
         (here, 9, "here"),
     ):
         with case((claim.better, measured)):

@@ -12,7 +12,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.device import Device
-from tests.tables import case
+from tests.tables import case, some_quick
 
 pytestmark = pytest.mark.cuda
 
@@ -73,9 +73,6 @@ OPTIMIZERS = {
     "Adam": rnn.Adam(0.01),
     "HessianFree": rnn.HessianFree(structural=0.1, cg_steps=4),
     "LBFGS": rnn.LBFGS(iterations=4),
-}
-#: Relatives of HessianFree and LBFGS, which take seconds where a GPU is simulated.
-LONG = {
     "adapted structural damping": rnn.HessianFree(structural=0.1, adapts="structural", cg_steps=4),
     "GreedyHessianFree": rnn.optimizers.GreedyHessianFree(cg_steps=3),
     "AugmentedHessianFree": rnn.optimizers.AugmentedHessianFree(cg_steps=3),
@@ -83,9 +80,9 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("name", [*OPTIMIZERS, *(pytest.param(n, marks=pytest.mark.slow) for n in LONG)])
+@pytest.mark.parametrize("name", some_quick(OPTIMIZERS, ["clipped", "Adam"]))
 def test_an_optimizer_does_the_same_there(name: str) -> None:
-    optimizer = (OPTIMIZERS | LONG)[name]
+    optimizer = OPTIMIZERS[name]
     host = rnn.minimize(objective("numpy"), optimizer, steps=2)
     gpu = rnn.minimize(objective("cuda"), optimizer, steps=2)
     assert isinstance(gpu.theta, np.ndarray)
@@ -95,6 +92,7 @@ def test_an_optimizer_does_the_same_there(name: str) -> None:
     np.testing.assert_allclose(gpu.theta, host.theta, rtol=1e-2, atol=1e-2 if searches else 2e-4)
 
 
+@pytest.mark.slow
 def test_minimize_goes_on_there() -> None:
     whole = rnn.minimize(objective("cuda"), rnn.Adam(0.01), steps=3)
     first = rnn.minimize(objective("cuda"), rnn.Adam(0.01), steps=1)
@@ -104,11 +102,15 @@ def test_minimize_goes_on_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["clipped", "Nesterov", "Adam", "HessianFree", "LBFGS", "NonlinearConjugateGradient", "batched"]
+    "name",
+    some_quick(
+        ["clipped", "Nesterov", "Adam", "HessianFree", "LBFGS", "NonlinearConjugateGradient", "batched"],
+        ["Adam"],
+    ),
 )
 def test_a_step_moves_only_scalars(name: str, transfers: list[int]) -> None:
     """Batches are brought once."""
-    optimizer, gpu = (OPTIMIZERS | LONG | {"batched": rnn.HessianFree(cg_steps=4)})[name], objective("cuda")
+    optimizer, gpu = (OPTIMIZERS | {"batched": rnn.HessianFree(cg_steps=4)})[name], objective("cuda")
     if name == "batched":
         arrays = [np.asarray(a) for a in gpu.fed]
         gpu = rnn.BatchedObjective(gpu)
@@ -123,6 +125,7 @@ def test_a_step_moves_only_scalars(name: str, transfers: list[int]) -> None:
     assert isinstance(theta, DeviceArray)
 
 
+@pytest.mark.slow
 def test_a_trainer_is_resumed_with_the_same_bytes(tmp_path: Path) -> None:
     """Also on the GPU; and its network has the weights that it found there."""
     text = rnn.data.Corpus.split("abcad bcad abca dabc adbc " * 5)

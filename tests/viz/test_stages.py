@@ -37,6 +37,7 @@ def test_passes_colour_changed_nodes(function):
     assert drawn["stack sums"].new
 
 
+@pytest.mark.slow
 def test_dump_writes_all_files(function, tmp_path):
     folder = viz.dump(function, tmp_path / "report")
     names = sorted(path.name for path in folder.iterdir())

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from viz.drawing.geometry import Frame, Point, at, curve, plus, straight
+from viz.drawing.geometry import Point, Rect, at, curve, plus, straight
 from viz.drawing.layout import BOX, EDGE, NODE, POS, drawn_edges, frames_of
 from viz.drawing.picture import Edge, Picture, in_order
 
@@ -47,21 +47,21 @@ class _Irregular(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class TimeStep:
     """Shapes of a time step, in an order that all steps share."""
 
     time: Any
     keys: tuple[str, ...]
 
 
-def _steps_of(picture: Picture) -> list[Step] | None:
+def _steps_of(picture: Picture) -> list[TimeStep] | None:
     """Time steps, if all have the same shapes and edges."""
     times = in_order(picture.times)
     names = _structure(picture)
     steps = []
     for time in times:
         own = [s.key for s in picture.shapes if s.cluster is not None and s.cluster.time == time]
-        steps.append(Step(time, tuple(sorted(own, key=lambda key: names[key]))))
+        steps.append(TimeStep(time, tuple(sorted(own, key=lambda key: names[key]))))
     alike = {tuple(names[key] for key in step.keys) for step in steps}
     return steps if len(steps) > 1 and len(alike) == 1 else None
 
@@ -92,7 +92,7 @@ def _structure(picture: Picture) -> dict[str, str]:
 
 
 class _Columns:
-    def __init__(self, text: str, picture: Picture, steps: Sequence[Step]) -> None:
+    def __init__(self, text: str, picture: Picture, steps: Sequence[TimeStep]) -> None:
         self.bare, self.picture, self.steps = text, picture, steps
         self.frames, self.drawn = frames_of(text), drawn_edges(text, picture)
         self.clusters = list(dict.fromkeys(s.cluster for s in picture.shapes if s.cluster is not None))
@@ -164,7 +164,7 @@ class _Columns:
     # -- places --------------------------------------------------------------------------------
 
     def _place_shapes(self) -> None:
-        self.places: dict[str, Frame] = {}
+        self.places: dict[str, Rect] = {}
         for k, step in enumerate(self.steps):
             for key in step.keys:
                 frame = self.frames[self.partner[key]]
@@ -185,7 +185,7 @@ class _Columns:
 
     def _place_before(self, keys: Sequence[str], heads: Mapping[str, list[str]], middle: float) -> None:
         """States before the first step beside it, what several steps read below all."""
-        beside: list[Frame] = []
+        beside: list[Rect] = []
         lowest = min(frame.y - frame.h for frame in self.places.values())
         below = [key for key in keys if len({self.step_of.get(head) for head in heads[key]}) > 1]
         wide = sum(2 * self.frames[key].w + _BESIDE for key in below)
@@ -220,7 +220,7 @@ class _Columns:
         left, low, right, high = self.boxes[like]
         return f"{left + shift:.2f},{low:.2f},{right + shift:.2f},{high:.2f}"
 
-    def _title(self, number: int) -> Frame:
+    def _title(self, number: int) -> Rect:
         like, shift = self._like(number)
         model = self.frames[f"title_{like}"]
         return self.frames[f"title_{number}"]._replace(x=model.x + shift, y=model.y)
@@ -254,7 +254,7 @@ class _Columns:
                 return pos
         raise _Irregular
 
-    def _across(self, tail: Frame, head: Frame, step: int) -> list[Point]:
+    def _across(self, tail: Rect, head: Rect, step: int) -> list[Point]:
         """Curve from the side of a shape to the gap before a column, along it, and into a shape of that column."""
         low = tail.y
         if step:
@@ -287,17 +287,17 @@ class _Columns:
             points += [(near[0] + 8, high), (end[0] - 8, end[1]), end]
         return points
 
-    def _frames_in(self, step: int) -> list[Frame]:
+    def _frames_in(self, step: int) -> list[Rect]:
         return [self.places[key] for key in self.steps[step].keys]
 
 
-def _free(height: float, others: Sequence[Frame]) -> float:
+def _free(height: float, others: Sequence[Rect]) -> float:
     """Nearest height at which none of these shapes is."""
     near = (height + sign * 4.0 * k for k in range(14) for sign in (1, -1))
     return next((y for y in near if all(abs(y - other.y) > other.h + 4 for other in others)), height)
 
 
-def _touches(points: Sequence[Point], shapes: Sequence[Frame]) -> bool:
+def _touches(points: Sequence[Point], shapes: Sequence[Rect]) -> bool:
     drawn = curve(points)
     return any((np.abs(drawn - (x, y)) < (w, h)).all(1).any() for x, y, w, h in shapes)
 
@@ -314,7 +314,7 @@ def _moved(pos: str, shift: float) -> str:
     return _PAIR.sub(lambda found: f"{float(found[1]) + shift:.2f},{found[2]}", pos)
 
 
-def _up(tail: Frame, head: Frame) -> list[Point]:
+def _up(tail: Rect, head: Rect) -> list[Point]:
     """Curve from the top of a shape to the bottom of a higher one."""
     start, end = (tail.x, tail.y + tail.h), (head.x, head.y - head.h)
     rise = 0.45 * (end[1] - start[1])

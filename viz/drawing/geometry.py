@@ -13,8 +13,8 @@ import numpy as np
 from graphnet.graph.node import Array
 
 __all__ = [
-    "Frame",
     "Point",
+    "Rect",
     "across",
     "at",
     "curve",
@@ -28,7 +28,7 @@ __all__ = [
 Point = tuple[float, float]
 
 
-class Frame(NamedTuple):
+class Rect(NamedTuple):
     """Center of a box and half its size."""
 
     x: float
@@ -49,7 +49,7 @@ def rising(start: Point, end: Point) -> list[Point]:
     return [start, (start[0], start[1] + half), (end[0], end[1] - half), end]
 
 
-def past_the_row(a: Frame, b: Frame, side: int) -> list[Point]:
+def past_the_row(a: Rect, b: Rect, side: int) -> list[Point]:
     """Curve over (1) or under (-1) the boxes between two of one row."""
     onward = 1 if a.x < b.x else -1
     start, end = (a.x + onward * 0.6 * a.w, a.y + side * a.h), (b.x - onward * 0.6 * b.w, b.y + side * b.h)
@@ -57,7 +57,7 @@ def past_the_row(a: Frame, b: Frame, side: int) -> list[Point]:
     return [start, (start[0], height), (end[0], height), end]
 
 
-def across(a: Frame, b: Frame, reach: float) -> list[Point]:
+def across(a: Rect, b: Rect, reach: float) -> list[Point]:
     """Curve from the side of a box into the corner of one in another column and row."""
     up = 1 if b.y > a.y else -1
     start, end = (a.x + reach * a.w, a.y + up * a.h * 0.5), (b.x - 0.75 * b.w, b.y - up * b.h)

@@ -11,7 +11,7 @@ from math import sqrt
 
 from viz.colours import ink_on
 from viz.drawing.closed import Box, BoxKind, ClosedPicture, Link
-from viz.drawing.geometry import Frame, Point, across, at, past_the_row, plus, rising, straight, width_of
+from viz.drawing.geometry import Point, Rect, across, at, past_the_row, plus, rising, straight, width_of
 from viz.drawing.legend import legend_rows, legend_table
 from viz.drawing.markup import TILE, backed, html_label, note_rows, quoted, scale_table, table
 from viz.style import EdgeRole, Role, Style
@@ -86,7 +86,7 @@ class _Grid:
         if left is not None:
             self.shift = left - min(frame.x - frame.w for frame in self.frames.values())
             self.frames = {
-                key: Frame(frame.x + self.shift, frame.y, frame.w, frame.h)
+                key: Rect(frame.x + self.shift, frame.y, frame.w, frame.h)
                 for key, frame in self.frames.items()
             }
         self.right = max(frame.x + frame.w for frame in self.frames.values())
@@ -156,7 +156,7 @@ class _Grid:
             centres.append(centres[-1] + half[row - 1] + _GAP + fan + half[row])
         return centres
 
-    def frame(self, box: Box) -> Frame:
+    def frame(self, box: Box) -> Rect:
         w, h = self.size(box)
         if box.kind in _CELLS:
             w = self.half
@@ -176,7 +176,7 @@ class _Grid:
             x = middle
         elif box.kind is BoxKind.DATA:
             x += self.beside(box)
-        return Frame(x, y, w, h)
+        return Rect(x, y, w, h)
 
     def beside(self, box: Box) -> float:
         """Offset of data from the middle of a shared column."""
@@ -305,7 +305,7 @@ class _Grid:
         beside = tail.row == head.row and abs(tail.column - head.column) == 1
         return link.slot is not None and beside and head.kind in _CELLS
 
-    def sideways(self, link: Link, a: Frame, b: Frame) -> tuple[list[Point], Point]:
+    def sideways(self, link: Link, a: Rect, b: Rect) -> tuple[list[Point], Point]:
         states = self.picture.states[self.box[link.head].row]
         tail = self.box[link.tail]
         slots = tail.slots if tail.kind is BoxKind.STATE else self.slots_into(link)
@@ -334,7 +334,7 @@ class _Grid:
             link: lane for lane, links in enumerate(map(found.get, sorted(found))) for link in links or ()
         }
 
-    def along_lane(self, link: Link, a: Frame, b: Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
+    def along_lane(self, link: Link, a: Rect, b: Rect, sign: int, lane: int) -> tuple[list[Point], Point]:
         """Curve up along the column, then into the box from below, or into the circle from the side."""
         x, start = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
@@ -349,7 +349,7 @@ class _Grid:
             bend = [(x, end[1] - 4), (x, end[1]), end]
         return [*start, *straight(start[-1], turn)[1:], *bend], (x, turn[1] - self.theme.edge_size)
 
-    def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point]]:
+    def leave(self, link: Link, a: Rect, sign: int, lane: int) -> tuple[float, list[Point]]:
         away = self.half + self.reach("left" if sign < 0 else "right", lane)
         x = self.shift + self.box[link.tail].column * self.pitch + sign * away
         if self.box[link.tail].kind in _INPUTS:
@@ -363,7 +363,7 @@ class _Grid:
             bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
         return x, bend
 
-    def fed_back(self, a: Frame, b: Frame) -> list[Point]:
+    def fed_back(self, a: Rect, b: Rect) -> list[Point]:
         """Curve from the side of a circle down, right of its column, into the side of a box of the next column."""
         x = a.x + self.half + self.reach("right") + _LANE * 0.7
         start, end = (a.x + a.w, a.y), (b.x - b.w, b.y)
@@ -371,7 +371,7 @@ class _Grid:
         down = straight(over[-1], (x, end[1] + 18))
         return [*over, *down[1:], (x, end[1] + 4), (x + 8, end[1]), end]
 
-    def to_cost(self, link: Link, tail: Box, a: Frame, b: Frame) -> tuple[list[Point], Point | None]:
+    def to_cost(self, link: Link, tail: Box, a: Rect, b: Rect) -> tuple[list[Point], Point | None]:
         if tail.row == self.box[link.head].row:  # targets, next to the cost
             return straight((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
         middle = (self.picture.columns - 1) / 2

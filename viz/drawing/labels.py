@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from viz.drawing.geometry import Frame, Point, at, curve, width_of
+from viz.drawing.geometry import Point, Rect, at, curve, width_of
 from viz.drawing.layout import BOX, drawn_edges, frame_of, frames_of
 from viz.drawing.markup import backed, html_label
 from viz.drawing.picture import Picture
@@ -54,8 +54,8 @@ class _Text:
 class Layout:
     """Frames of shapes and of clusters, and points of edges at equal distances, from the tail to the tip."""
 
-    shapes: list[Frame]
-    clusters: list[Frame]
+    shapes: list[Rect]
+    clusters: list[Rect]
     wires: list[Points]
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from viz.drawing.geometry import Frame
+from viz.drawing.geometry import Rect
 from viz.drawing.picture import Edge, Picture
 from viz.errors import DrawingError
 
@@ -19,21 +19,21 @@ POS = re.compile(r'\bpos="([^"]*)"')
 _SIZE = re.compile(r"\b(width|height)=([\d.]+)")
 
 
-def frames_of(text: str) -> dict[str, Frame]:
-    """Frame of each visible shape; invisible ones have the default size, which is not written."""
+def frames_of(text: str) -> dict[str, Rect]:
+    """Rectangle of each visible shape; invisible ones have the default size, which is not written."""
     found = {}
     for key, attributes in NODE.findall(text):
         pos, size = POS.search(attributes), dict(_SIZE.findall(attributes))
         if pos and size:
             x, y = map(float, pos[1].split(","))
-            found[key] = Frame(x, y, 36 * float(size["width"]), 36 * float(size["height"]))
+            found[key] = Rect(x, y, 36 * float(size["width"]), 36 * float(size["height"]))
     return found
 
 
-def frame_of(box: str) -> Frame:
-    """Frame of a box, which is written as left,bottom,right,top."""
+def frame_of(box: str) -> Rect:
+    """Rectangle of a box, which is written as left,bottom,right,top."""
     left, low, right, high = map(float, box.split(","))
-    return Frame((left + right) / 2, (low + high) / 2, (right - left) / 2, (high - low) / 2)
+    return Rect((left + right) / 2, (low + high) / 2, (right - left) / 2, (high - low) / 2)
 
 
 def drawn_edges(text: str, picture: Picture) -> list[tuple[Edge, str]]:

@@ -22,7 +22,7 @@ from graphnet.ops.leaf import Fill
 from graphnet.passes import DEFAULT, optimize
 from graphnet.plan import lower
 from graphnet.plan.instructions import Loop, MatrixProduct, Scatter
-from viz.explorer.program import Program
+from viz.explorer.program import PageProgram
 
 __all__ = ["Switched", "program_of", "switched"]
 
@@ -90,7 +90,7 @@ def program_of(
     lowered = lower(optimize(Graph(outputs), _PASSES, {"loops"})[0])
     if not all(isinstance(each, (Loop, MatrixProduct, Scatter)) for each in lowered.instructions):
         return None
-    program = Program(lowered.instructions)
+    program = PageProgram(lowered.instructions)
     places = iter(lowered.results)
     results = {
         kind: [[ids[node], program.view(next(places))] for node in nodes] for kind, nodes in kinds.items()

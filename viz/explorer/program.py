@@ -18,14 +18,14 @@ from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Instruction, Load, Loop, MatrixProduct, Scatter
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["Program"]
+__all__ = ["PageProgram"]
 
 _MATH = frozenset(
     ["abs", "ceil", "cos", "exp", "floor", "log", "log1p", "max", "min", "pow", "sin", "sqrt", "tanh"]
 )
 
 
-class Program:
+class PageProgram:
     """Instructions as data for JSON.
 
     buffers    [dtype, size] of each array

@@ -16,7 +16,7 @@ from graphnet.errors import GraphnetError
 from graphnet.system.text import filled, json_for_script
 from graphnet_rnn.apps.cli.loopback import Loopback
 from graphnet_rnn.apps.sweep.book import Book, Entry
-from graphnet_rnn.apps.writer.desk import Desk, View
+from graphnet_rnn.apps.writer.desk import Desk, Snapshot
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.errors import UsageError
@@ -139,7 +139,7 @@ class WritingPage(Loopback):
     def _name(self) -> str:
         return "no name" if self.document.path is None else self.document.path.name
 
-    def event(self, before: View | None) -> tuple[dict[str, Any] | None, View]:
+    def event(self, before: Snapshot | None) -> tuple[dict[str, Any] | None, Snapshot]:
         """The view; its text only if changed."""
         view = self.desk.view
         if view is before:

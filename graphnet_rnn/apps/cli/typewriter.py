@@ -30,7 +30,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from graphnet.errors import GraphnetError
 from graphnet_rnn.apps.cli.answers import fitting
-from graphnet_rnn.apps.writer.desk import AT_ONCE, Desk, View
+from graphnet_rnn.apps.writer.desk import AT_ONCE, Desk, Snapshot
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.errors import UsageError
 
@@ -60,7 +60,7 @@ FOLDED = 4
 TWICE = {"c-s": "save", "c-o": "open", "c-c": "leave", "c-q": "leave"}
 
 
-def page(view: View, rows: int, columns: int, known: str, scale: str | None = None) -> StyleAndTextTuples:
+def page(view: Snapshot, rows: int, columns: int, known: str, scale: str | None = None) -> StyleAndTextTuples:
     """End of the text that fits into `rows`, the cursor, and the suggestion.
 
     known: characters of the vocabulary. scale: see viz.text.SCALES.
@@ -123,7 +123,7 @@ def _styles(scale: str) -> list[str]:
     return [f"bg:{colour} fg:{SCALES[scale].ink}" for colour in palette(SCALES[scale])]
 
 
-def status(view: View, name: str, columns: int) -> str:
+def status(view: Snapshot, name: str, columns: int) -> str:
     """Status line; less important words are left out if they do not fit."""
     bits = "" if math.isnan(view.bits) else f"{view.bits:.2f} bits/char"
     words = [
@@ -199,7 +199,7 @@ class Typewriter:
             with contextlib.suppress(Exception):  # it is ending already
                 self.application.exit()
 
-    def _seen(self, view: View) -> None:
+    def _seen(self, view: Snapshot) -> None:
         self.application.invalidate()
 
     # -- the picture ---------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Typewriter:
         return max(size.rows - 1, 1), max(size.columns, 1)
 
     @property
-    def _view(self) -> View:
+    def _view(self) -> Snapshot:
         if self._frame[0] != self.application.render_counter:
             self._frame = self.application.render_counter, self.desk.view
         return self._frame[1]

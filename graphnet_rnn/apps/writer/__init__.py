@@ -10,8 +10,8 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.apps.writer.desk import Desk, View
+    from graphnet_rnn.apps.writer.desk import Desk, Snapshot
     from graphnet_rnn.apps.writer.document import Document
     from graphnet_rnn.apps.writer.draft import Draft
 
-__all__ = ["Desk", "Document", "Draft", "View"]
+__all__ = ["Desk", "Document", "Draft", "Snapshot"]

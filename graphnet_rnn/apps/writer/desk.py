@@ -14,7 +14,7 @@ from types import TracebackType
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.apps.writer.draft import Draft
 
-__all__ = ["COOLER", "HOTTEST", "Desk", "View"]
+__all__ = ["COOLER", "HOTTEST", "Desk", "Snapshot"]
 
 #: Step of the temperature, and maximum temperature.
 COOLER, HOTTEST = 0.1, 2.0
@@ -31,7 +31,7 @@ NONE = "\ufffd"
 
 
 @dataclass(frozen=True)
-class View:
+class Snapshot:
     """State of a Desk, as a user interface shows it.
 
     text: end of the draft. nats: surprise of each of its characters, see Draft. accepted: start and end of each
@@ -41,7 +41,7 @@ class View:
     per character, see Draft. unknown: number of characters outside the model's vocabulary. lessons: number of learned
     pieces. message: last error message, or "". changed: True if the text differs from the saved one.
 
-    >>> view = rnn.writer.View(text="once upon", suggestion=" a", length=9)
+    >>> view = rnn.writer.Snapshot(text="once upon", suggestion=" a", length=9)
     >>> view.text + view.suggestion
     'once upon a'
     """
@@ -66,7 +66,8 @@ class Desk:
     """Draft with a worker thread, for a user interface that must not wait for the model.
 
     Methods queue an action and return at once; `wait` returns when all actions are done. Use Desk in a `with`
-    statement. draft: draft to write in. listener: callback with a View after each change; called in the worker thread.
+    statement. draft: draft to write in. listener: callback with a Snapshot after each change, called in the worker
+    thread.
 
     >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
     >>> network.vocabulary = rnn.data.Vocabulary(" abc")
@@ -95,10 +96,10 @@ class Desk:
     'story.txt.unsaved'
     """
 
-    def __init__(self, draft: Draft, listener: Callable[[View], object] | None = None) -> None:
+    def __init__(self, draft: Draft, listener: Callable[[Snapshot], object] | None = None) -> None:
         self.draft = draft
         #: Callback with each new view, in the worker thread.
-        self.listener: Callable[[View], object] = listener or (lambda view: None)
+        self.listener: Callable[[Snapshot], object] = listener or (lambda view: None)
         self._orders: deque[Callable[[], object]] = deque()
         self._changed = threading.Condition()
         self._busy, self._closed, self.paused = False, False, False
@@ -207,7 +208,7 @@ class Desk:
         self.draft.reads = False  # do not wait for the model at the end
         return document.rescue(self.draft.text) if self.wait().changed else None
 
-    def wait(self, timeout: float | None = None) -> View:
+    def wait(self, timeout: float | None = None) -> Snapshot:
         """Returns the view once all actions are done, or after `timeout` seconds (None: no limit)."""
         with self._changed:
             self._changed.wait_for(
@@ -255,10 +256,10 @@ class Desk:
         with self._changed:
             return not self._changed.wait_for(lambda: self._closed or self._orders, IDLE)
 
-    def _seen(self) -> View:
+    def _seen(self) -> Snapshot:
         draft = self.draft
         start = max(0, len(draft.text) - SHOWN)
-        return View(
+        return Snapshot(
             draft.text[start:],
             tuple(draft.nats[start:]),
             tuple((a - start, b - start) for a, b in draft.accepted if b > start),

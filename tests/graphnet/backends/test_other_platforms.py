@@ -14,6 +14,7 @@ from graphnet.backends.numba.cores import team
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.schedule import make_schedule
 from graphnet.graph.graph import Graph
+from tests.tables import some_quick
 
 #: LLVM's name of the platform -> Python's name of its system, processor, bytes of a vector, registers.
 PLATFORMS = {
@@ -43,7 +44,7 @@ class Foreign(Machine):
         return self._compile(text.replace("@kernel(", "@graphnet_kernel("))
 
 
-@pytest.mark.parametrize("triple", PLATFORMS)
+@pytest.mark.parametrize("triple", some_quick(PLATFORMS, ["aarch64-unknown-linux-gnu"]))
 def test_kernels_assemble(triple: str, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Foreign(triple)
     monkeypatch.setattr(team, "this_machine", lambda: machine)

@@ -17,7 +17,7 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import substitute
 from tests.graphnet.backends.conftest import require_same
 from tests.graphnet.backends.races import planned, races
-from tests.graphnet.backends.unseen_cells import CELLS, Tied, TwoTimes, Wasteful
+from tests.graphnet.backends.unseen_cells import CELLS, Tied
 from tests.graphnet.testing.test_random_graphs import graphs, some
 from tests.tables import case, some_quick
 
@@ -106,7 +106,7 @@ def test_single_and_double_precision_in_one_function(share: int) -> None:
     law()
 
 
-@pytest.mark.parametrize("cell", some_quick(CELLS, (Tied, TwoTimes, Wasteful)))
+@pytest.mark.parametrize("cell", some_quick(CELLS, (Tied,)))
 def test_numba_is_numpy(cell: type[rnn.Cell]) -> None:
     """Cost, last states, gradient and Gauss-Newton product, at sizes that are no whole vectors; two layers, too."""
     sizes = ((1, 1, 1), (1, 37, 4), (3, 5, 2), (33, 5, 3), (33, 1, 2), (33, 37, 2))

@@ -111,7 +111,8 @@ def net_of(cell: type[rnn.Cell], length: int, batch: int, what: str) -> tuple[li
     return gn.gauss_newton_product(u.cost, v), [u.inputs, u.targets, *v.values()]
 
 
-@pytest.mark.parametrize("what", ["Gv", pytest.param("gradient", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["Gv", "gradient"])
 def test_a_long_net_needs_less_memory(what: str) -> None:
     """Arrays of the backward pass are freed segment by segment. Results equal those without `cut`."""
     outputs, inputs = net_of(rnn.LSTM, 200, 64, what)

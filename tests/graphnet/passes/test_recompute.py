@@ -58,6 +58,7 @@ def derived_of(u: rnn.Unrolled, what: str = "gradient") -> tuple[list[Node], lis
 KEEPS = {"EchoState": 0.92, "NARX": 0.8, "Elman": 0.87, "RTRBM": 0.87}
 
 
+@pytest.mark.slow
 def test_a_loss_with_a_surrogate_needs_less() -> None:
     """Its places have other rows than it has: more cases than steps, too."""
     for time, batch in ((40, 4), (20, 32)):
@@ -67,25 +68,14 @@ def test_a_loss_with_a_surrogate_needs_less() -> None:
 
 
 WHAT = ("gradient", "Gv", "Hv")
-EVERY = [*rnn.cells.ALL.values(), *CELLS]
-#: Of which second derivatives are seconds of work.
-LARGE = {"GraphLSTM", "Hyper", "HyperLSTM", "HyperRHN", "RHN", "LayerNormLSTM"}
-#: Every eighth cell has one of the three in turn, and an LSTM has all; the others take long.
-SHARED = []
-for number, cell in enumerate(EVERY):
-    own = "gradient" if cell.__name__ in LARGE else WHAT[number % 3]
-    for what in WHAT:
-        quick = (what == own and number % 8 == 0) or cell is rnn.LSTM
-        SHARED.append(pytest.param(cell, what, marks=[] if quick else [pytest.mark.slow]))
-
-
 SETTINGS: list[dict[str, Any]] = [
     {"layers": 2, "skip": True}, {"layers": 2, "dropout": 0.3}, {"reads": "vectors", "loss": "squared"},
     {"reads": "vectors", "loss": "sigmoid"},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("cell", "what"), SHARED)
+@pytest.mark.parametrize("cell", some_quick([*rnn.cells.ALL.values(), *CELLS], [rnn.LSTM]))
+@pytest.mark.parametrize("what", WHAT)
 def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
     u = unrolled(cell)
     # What a bidirectional layer keeps of its whole sequence, both ways, is what the layers above it read.
@@ -94,7 +84,8 @@ def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
     require_less(*derived_of(u, what), share, ["numpy" if what == "gradient" else "numba"])
 
 
-@pytest.mark.parametrize("settings", some_quick(SETTINGS, SETTINGS[::3]))
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS)
 def test_every_net_needs_less(settings: dict[str, Any]) -> None:
     require_less(*derived_of(unrolled(rnn.LSTM, **settings)), 0.8)
 
@@ -105,9 +96,8 @@ def test_a_net_whose_last_states_are_read_needs_less() -> None:
     require_less([*outputs, *u.final], inputs, 0.7)
 
 
-@pytest.mark.parametrize(
-    ("cell", "what"), [(rnn.GRU, "gradient"), pytest.param(rnn.LSTM, "Gv", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("cell", "what"), [(rnn.GRU, "gradient"), (rnn.LSTM, "Gv")])
 def test_both_directions_need_less(cell: type[rnn.Cell], what: str) -> None:
     """States of both are kept, which the layers above read, but not their gates; and no code of a symbol, which both
     directions read at moments far apart, so that its products are lookups in every segment."""
@@ -173,9 +163,10 @@ def test_only_the_recurrence_is_recomputed() -> None:
     assert passes.recompute(graph, segments=4) is graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "steps", "shares"),
-    [(rnn.GRU, 30, (0.8, 0.5)), pytest.param(rnn.LSTM, 40, (0.8, 0.5, 0.35), marks=pytest.mark.slow)],
+    [(rnn.GRU, 30, (0.8, 0.5)), (rnn.LSTM, 40, (0.8, 0.5, 0.35))],
 )
 def test_a_budget_is_kept_with_no_more_segments_than_it_takes(
     cell: type[rnn.Cell], steps: int, shares: tuple[float, ...]

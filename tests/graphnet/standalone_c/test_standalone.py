@@ -17,12 +17,13 @@ from tests.graphnet.backends.cuda.programs import PROGRAMS
 from tests.graphnet.backends.test_native import Reversed
 from tests.graphnet.ops.op_cases import CASES
 from tests.graphnet.standalone_c.compiled import COMPILER, Exported, library, require_same
+from tests.tables import some_quick
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler on PATH")
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", some_quick(["float32", "float64"], ["float32"]))
 def test_every_op_and_kind_of_instruction_agrees(dtype: str, tmp_path: Path) -> None:
     """All ops that have native code, in one function; and all programs of kernels, in another."""
     outputs, inputs, given = [], [], []

@@ -417,6 +417,7 @@ def test_suarez_table_1_where_the_report_is_not_rounded_or_not_explained() -> No
     assert hyper == rhn + 2 * 27 * 128 + 7 * 2 * 128**2 + 7 * 128 * 1000 == 15_237_688
 
 
+@pytest.mark.slow
 def test_attention_around_a_cell_that_keeps_its_inputs() -> None:
     """Those that it reads: the input and the context."""
     cell = rnn.Attention(rnn.NARX(3), 2, 4)

@@ -79,7 +79,8 @@ def ctw_probability(text: Array, count: int, depth: int) -> float:
     return probability
 
 
-@pytest.mark.parametrize(("count", "depth"), [(2, 0), (3, 1), pytest.param(2, 2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "depth"), [(2, 0), (3, 1), (2, 2)])
 def test_context_tree_weighting_is_a_mean_over_all_trees(count: int, depth: int) -> None:
     for text in texts(count):
         bits = ctw_bits(text, count, depth)

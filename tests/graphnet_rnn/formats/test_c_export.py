@@ -26,6 +26,7 @@ class Odd(rnn.Cell):
         return mixed, c % 1.5 + gn.absolute(h)
 
 
+@pytest.mark.slow
 def test_every_cell_agrees(tmp_path: Path) -> None:
     """Two steps of two sequences, from states that are not zero."""
     generator = np.random.default_rng(3)

@@ -224,6 +224,7 @@ def test_invalid_stored_settings_are_rejected(tmp_path: Path) -> None:
                 sentence(saved)
 
 
+@pytest.mark.slow
 def test_missing_and_wrong_weights_are_rejected(tmp_path: Path) -> None:
     for name in MAKE:
         with case(name):

@@ -21,6 +21,7 @@ from graphnet_rnn.network.losses import POOLS
 from graphnet_rnn.riemannian.metrics import Kronecker, as_metric
 from tests.graphnet_rnn.cells.test_oracles import CELLS
 from tests.tables import case as named
+from tests.tables import some_quick
 
 Array = Any
 
@@ -29,6 +30,8 @@ LENGTHS = np.array([2, 4, 1])
 BATCH = len(LENGTHS)
 #: Cells with different layouts of hidden units in time.
 KINDS = ("Elman", "LSTM", "Bidirectional", "NARX", "Attention", "GLNN")
+#: Arguments of compile.
+WAYS: list[dict[str, Any]] = [{}, {"memory": "sqrt"}, {"threads": 2}, {"backend": "cuda"}]
 LOSSES = ("softmax", "sigmoid", "squared", "ctc", *(f"softmax, {pool}" for pool in POOLS), "squared, mean")
 
 
@@ -119,9 +122,7 @@ def require_as_numpy(name: str, **how: Any) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    "how", [{"backend": "numba", "threads": 2}, {"backend": "cuda"}], ids=["numba", "cuda"]
-)
+@pytest.mark.parametrize("how", some_quick(WAYS[2:], WAYS[2:3]), ids=str)
 def test_cells_of_several_kinds_compiled(how: dict[str, Any]) -> None:
     for name in KINDS:
         with named(name):
@@ -135,11 +136,7 @@ def test_with_every_loss() -> None:
             require_each_by_itself(network([CELLS[name](4)], loss), backend="numpy")
 
 
-#: What a network is compiled for; a simulated GPU takes seconds.
-WAYS = [{}, {"memory": "sqrt"}, {"threads": 2}, pytest.param({"backend": "cuda"}, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("how", WAYS, ids=str)
+@pytest.mark.parametrize("how", some_quick(WAYS, WAYS[2:3]), ids=str)
 def test_on_every_back_end(how: dict[str, Any]) -> None:
     for loss in ["softmax", "ctc", "softmax, last"]:
         with named(loss, how):

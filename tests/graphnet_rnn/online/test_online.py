@@ -66,6 +66,7 @@ def assert_same(found: tuple[float, Array], expected: tuple[float, Array]) -> No
     assert np.abs(expected[1]).max() > 1e-3, "or there is nothing to compare"
 
 
+@pytest.mark.slow
 def test_rtrl_is_bptt() -> None:
     """Initial states are learned, and their gradients are compared, too."""
     for name in CELLS:

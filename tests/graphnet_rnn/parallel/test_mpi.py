@@ -21,6 +21,7 @@ from graphnet_rnn.parallel import ALONE
 from graphnet_rnn.parallel.mpi import takes_gpu
 from tests.graphnet_rnn.parallel.program import training
 from tests.graphnet_rnn.training.runs import contents, require_same_files
+from tests.tables import some_quick
 
 ROOT = Path(__file__).parents[3]
 WHERE = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -122,7 +123,7 @@ def test_only_the_first_process_prints(folder: Path) -> None:
     assert len(list((folder / "runs").iterdir())) == 1
 
 
-@pytest.mark.parametrize("what", ["raises", pytest.param("hangs", marks=pytest.mark.slow), "dies"])
+@pytest.mark.parametrize("what", some_quick(["raises", "hangs", "dies"], ["dies"]))
 def test_one_that_fails_ends_all_and_the_run_goes_on(what: str, tmp_path: Path) -> None:
     process = started(2, tmp_path, PROGRAM, what, "run")
     _, said = process.communicate(timeout=600)

@@ -87,6 +87,7 @@ def dense(group: UnitGroup, rows: Rows, u: Any) -> Any:
     return M
 
 
+@pytest.mark.slow
 def test_blocks_are_sums_of_outer_products() -> None:
     for name in BLOCKS:
         u = made(name)

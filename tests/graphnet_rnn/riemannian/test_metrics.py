@@ -147,6 +147,7 @@ class Mine(rnn.Cell):
         return gn.tanh(self.affine("h", x=x, h=h)) * gn.sigmoid(self.affine("g", h=h))
 
 
+@pytest.mark.slow
 def test_cells_absent_from_the_publication_learn() -> None:
     x = np.array([0, 1, 2, 2, 1] * 16)
     memory = rnn.LSTM(
@@ -172,6 +173,7 @@ def test_cells_absent_from_the_publication_learn() -> None:
             Riemannian(given)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_to_the_same_bytes() -> None:
     """A resumed run needs only the state and the settings, both stored as JSON."""
     x = np.array([0, 1, 2, 2, 1] * 8)
@@ -333,6 +335,7 @@ PROMISED: dict[str, Metric] = {
 }
 
 
+@pytest.mark.slow
 def test_a_net_in_other_words() -> None:
     """Metrics that promise invariance take the same steps, and other metrics don't."""
     lost = {name: METRIC_NAMES[name]() for name in ("frequency", "rms")}

@@ -64,6 +64,7 @@ METRICS: list[Metric] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_all_steps() -> None:
     whole_nets = [("LSTM", False, "all"), ("LSTM", True, "all"), ("GLNN", True, "all")]
     parts = [("Elman", True, "hidden"), ("Elman", True, "outputs")]

@@ -97,6 +97,7 @@ def test_killed_and_resumed_is_never_stopped(whole: Any, tmp_path: Path) -> None
             require_same_files(contents(tmp_path / name), whole(name)[1])
 
 
+@pytest.mark.slow
 def test_best_model_is_saved_and_charts_show_the_run(whole: Any, tmp_path: Path) -> None:
     for name in PROBLEMS:
         with case(name):

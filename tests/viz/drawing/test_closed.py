@@ -158,7 +158,8 @@ def check_both_directions(time, skip, initial, dropout):
     assert all(title[key][0].startswith(("o", "cross")) for key in red)
 
 
-@pytest.mark.parametrize("times", [(3,), pytest.param((2, 6), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [(3,), (2, 6)])
 def test_both_directions_have_rows_of_their_own(times):
     for each in itertools.product(times, (False, True), ("given", "zero", "learned"), (0.0, 0.3)):
         with case(*each):

@@ -1,7 +1,7 @@
-"""Makes machine code for GPUs (`... assemble 7.5 9.0 [--few]`) of every kernel that the programs use; needs no GPU.
+"""Makes machine code for GPUs (`... assemble 7.5 9.0`) of every kernel that the programs use; needs no GPU.
 
 PTX comes from NVVM; nvJitLink assembles it, as a driver would. Prints how many kernels there were, and the registers
-and the bytes of local memory (registers that were spilled) of each kind of product. --few: only one of each kind.
+and the bytes of local memory (registers that were spilled) of each kind of product.
 """
 
 from __future__ import annotations
@@ -24,28 +24,19 @@ from graphnet.graph.graph import Graph
 from graphnet.passes import optimize
 from tests.graphnet.backends.cuda.programs import PROGRAMS
 
-#: One of each kind.
-FEW = (
-    "two axes, one of them broadcast", "rows by index", "one-hot", "sums of columns, in parts", "largest, smallest",
-    "product, sums in parts", "products", "rows added by index", "columns added by index",
-)  # fmt: skip
 #: Kernels whose code for float32 and float64 differs in more than the names of types.
 TWICE = ("sum", "product", "added", "function")
 
 
-def kernels(few: bool = False) -> dict[tuple[str, tuple[str, ...]], str]:
+def kernels() -> dict[tuple[str, tuple[str, ...]], str]:
     """(text of a kernel, kinds of its arguments) -> the program that it comes from."""
     found = {}
     for name, program in PROGRAMS.items():
-        if few and name not in FEW:
-            continue
-        for dtype in ("float32", *(["float64"] if not few and any(word in name for word in TWICE) else [])):
+        for dtype in ("float32", *(["float64"] if any(word in name for word in TWICE) else [])):
             nodes, inputs, _ = program.nodes(dtype)
             graph, _ = optimize(Graph(nodes, inputs), has=Backend.has)
             for runs, _ in make_schedule(graph, GPU, library=False, check=False).sections:
                 found.update({(run.text, run.kinds): f"{name}, {dtype}" for run in runs})
-    if few:
-        return found | dict(list(of_arrays().items())[-1:])
     for dtype in map(np.dtype, ("float32", "float64")):
         for tile in tiles_for(dtype, GPU):
             text = tile_text(tile, dtype, True, True)
@@ -95,10 +86,9 @@ def ptx_for_each(text: str, kinds: tuple[str, ...], capabilities) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.graphnet.backends.cuda.assemble")
     parser.add_argument("capabilities", nargs="+")
-    parser.add_argument("--few", action="store_true")
     chosen = parser.parse_args()
     capabilities = [tuple(map(int, capability.split("."))) for capability in chosen.capabilities]
-    found = kernels(chosen.few)
+    found = kernels()
     for kernel, name in found.items():
         for (major, minor), ptx in zip(capabilities, ptx_for_each(*kernel, capabilities), strict=True):
             assert f".target sm_{major}{minor}" in ptx, name

@@ -303,6 +303,7 @@ def test_arrays_are_exchanged_with_numpy() -> None:
         assert (lent.strides or strides) == strides
 
 
+@pytest.mark.slow
 def test_the_owner_lives_as_long_as_the_taker_and_no_longer() -> None:
     """Borrowers: NumPy, graphnet, and a capsule that nobody opens."""
     for name, take in {

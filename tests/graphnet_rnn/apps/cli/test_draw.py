@@ -39,6 +39,7 @@ def drawn(*arguments: str) -> str:
     return Path("drawn.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_everything_is_shown_of_a_cell_and_of_a_model(here: Path) -> None:
     rnn.save(rnn.Network([rnn.Elman(2)], 3, 3), "model.safetensors")
     for shown in SHOWN:
@@ -77,6 +78,7 @@ def test_chart_of_a_run_follows_its_rows_or_the_options(here: Path, capsys: Any)
     assert "W_xz" in drawn("model.safetensors", "--chart", "weights")
 
 
+@pytest.mark.slow
 def test_training_with_curvature_draws_its_flight(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = "--cell Elman --units 4 --time 10 --batch 5 --sample 0 --gradient-batches 4 --steps 2 --out run"
     assert main(["train", "text.txt", *small.split(), "--optimizer", "hf(cg_steps=3)"]) == 0
@@ -160,6 +162,7 @@ def test_lanes_are_no_more_than_what_is_scored(reader: Path, capsys: pytest.Capt
     assert Path("50.svg").read_bytes() == Path("99999999.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_demo_shows_the_whole_point(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     """Pictures, samples from noise on, a falling loss, checked derivatives, files and what to try next."""
     monkeypatch.setattr(demo, "standard_library_text", lambda: standard_library_text(30_000))

@@ -296,6 +296,7 @@ def test_without_colours_and_in_a_pipe(sweep: Sweep, monkeypatch: pytest.MonkeyP
     ]
 
 
+@pytest.mark.slow
 @real
 def test_a_sweep_in_a_terminal(tmp_path: Path) -> None:
     from tests.graphnet_rnn.apps.cli.pseudo_terminal import Terminal

@@ -386,6 +386,7 @@ SHORT = ("--time", "10", "--batch", "4", "--sample", "0", "--quiet", "--epochs",
 START = ("--start", "run/model.safetensors", *SHORT)
 
 
+@pytest.mark.slow
 def test_another_optimizer_goes_on_from_a_model_and_is_resumed(here: Path, run: Path) -> None:
     """The result equals that of a program with `rnn.load`, a problem and a Trainer."""
     net = rnn.load("run/model.safetensors")

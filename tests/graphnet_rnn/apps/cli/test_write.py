@@ -14,7 +14,7 @@ from wcwidth import wcwidth
 
 import graphnet_rnn as rnn
 from graphnet_rnn.apps.cli.typewriter import page
-from graphnet_rnn.apps.writer import Draft, View
+from graphnet_rnn.apps.writer import Draft, Snapshot
 from tests.graphnet_rnn.apps.writer.test_draft import network
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
@@ -150,6 +150,7 @@ def folded(text: str, columns: int) -> list[str]:
     return [row.rstrip() for row in rows]
 
 
+@pytest.mark.slow
 def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path) -> None:
     """→ draws as the draft itself would, changes nothing else, and Tab takes the one that is seen."""
     columns = 20
@@ -204,7 +205,7 @@ def test_the_page_shows_the_end_from_the_beginning_of_a_row() -> None:
     """The rows that are seen are the last ones of the whole text, whatever its letters are."""
 
     def shown_on(text: str, rows: int, columns: int) -> str:
-        return "".join(piece[1] for piece in page(View(text, (None,) * len(text)), rows, columns, text))
+        return "".join(piece[1] for piece in page(Snapshot(text, (None,) * len(text)), rows, columns, text))
 
     for columns in (7, 20, 21):
         random, text = np.random.default_rng(columns), ""

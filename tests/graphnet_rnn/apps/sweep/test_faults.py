@@ -101,7 +101,7 @@ def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, se
 @linux
 def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tmp_path: Path) -> None:
     """Kills the run by each signal once, and then the process from which it was forked."""
-    sweep = Sweep(recipe(text, 60, {"units": 4}), tmp_path / "s", workers=1)
+    sweep = Sweep(recipe(text, 600, {"units": 4}), tmp_path / "s", workers=1)
     run = sweep.book.entries[0].run
     left, killed, nurseries = [signal.SIGKILL, signal.SIGTERM], set[int](), list[int]()
 

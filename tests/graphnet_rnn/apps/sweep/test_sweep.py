@@ -283,6 +283,7 @@ def test_the_recipe_of_the_guide(text: str, tmp_path: Path) -> None:
     given.require_known(settings_of_train())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 def test_joblib_and_a_cluster_of_dask_start_the_same_runs(text: str, tmp_path: Path) -> None:
     """Also with halving; here in threads of joblib, in its processes where they are killed."""

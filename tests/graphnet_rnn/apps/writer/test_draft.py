@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn.apps.writer import Desk, Document, Draft, View, document, draft
+from graphnet_rnn.apps.writer import Desk, Document, Draft, Snapshot, document, draft
 from graphnet_rnn.apps.writer.own_model import LARGEST, documentation, main, own_model
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, TrainingError, UsageError
 from tests.tables import case
@@ -251,7 +251,7 @@ def test_a_lesson_that_breaks_the_weights_is_left_out(broken: float) -> None:
 
 
 def test_desk_types_completes_and_undoes() -> None:
-    seen: list[View] = []
+    seen: list[Snapshot] = []
     with Desk(Draft(network(), temperature=0.0), seen.append) as desk:
         desk.type("ab c")
         view = desk.wait(300)
@@ -318,7 +318,7 @@ def test_it_learns_when_no_key_comes_and_what_fails_is_a_message() -> None:
             desk.undo()
         assert desk.wait(300).lessons == 1
 
-    def fails(view: View) -> None:
+    def fails(view: Snapshot) -> None:
         raise ValueError
 
     draft = Draft(network(), learn=rnn.SGD(0.1), piece=4)
@@ -429,6 +429,7 @@ def test_it_is_there_and_small_and_has_read_documentation(tmp_path: Path, monkey
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_text_is_that_of_the_running_python(tmp_path: Path) -> None:
     """The text does not depend on the hash seed, and so on the order of sets."""
     text = documentation()
