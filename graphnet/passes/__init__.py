@@ -93,6 +93,8 @@ class PassReport(NamedTuple):
 
 
 # Merging first makes the graph smaller. Simplifying and stacking create equal nodes, so merging runs again.
+# A pass that calls Graph.rewrite comes before `fuse`: rewriting drops the groups. A pass must not merge nodes
+# that `again` recomputes with others (analysis.varying_nodes); it uses declared properties of ops.
 DEFAULT: tuple[Pass, ...] = (
     Pass("prune", prune),
     Pass("merge", merge),

@@ -49,7 +49,7 @@ FORMAT = 1
 KEY = "graphnet"
 #: Prefix of tensors that belong to a training state.
 STATE = "state."
-#: Models that are found by name, in addition to installed ones; pass other classes to `load`.
+#: Models found by name, besides entry points of graphnet_rnn.models; pass other classes to `load`.
 MODELS: dict[str, type[Model]] = {
     kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, RecurrentNADE, Seq2Seq)
 }

@@ -1,9 +1,11 @@
 """Metrics of the units of any net, for natural-gradient training.
 
-groups   weights that enter the same pre-activations, found in the graph of a cost
-moduli   modulus of each pre-activation: the cost's sensitivity to it
-blocks   blocks of the metric for the weights of a group, and steps M⁻¹ g
-metrics  each metric: a modulus, and the entries of the blocks to keep
+groups     weights that enter the same pre-activations, found in the graph of a cost
+moduli     modulus of each pre-activation: the cost's sensitivity to it
+rows       sources and moduli of a group, over all cases and time steps
+blocks     blocks of the metric for the weights of a group, and steps M⁻¹ g
+kronecker  the same for K-FAC
+metrics    each metric: a modulus, and the entries of the blocks to keep
 """
 
 from __future__ import annotations

@@ -109,7 +109,10 @@ class PreActivation:
 
     @property
     def sources(self) -> dict[Node, Node | float]:
-        """Source of each weight, a node or a number; the sum, if the weight enters twice."""
+        """Source S of each weight, a node or a number; the sum, if the weight enters twice.
+
+        With slopes B = ∂C/∂V, the sum of Sᵀ B over time steps is the gradient of a weight matrix.
+        """
         found: dict[Node, Node | float] = {}
         for term in self.terms:
             own: Node | float = term.scale

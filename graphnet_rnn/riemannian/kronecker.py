@@ -153,6 +153,7 @@ def block_of(reduction: str, rows: Rows) -> Block:
     return kind(rows)
 
 
+#: For a new reduction, write a Block (blocks.py) and add it here.
 REDUCTIONS: dict[str, type[Block]] = {
     "diagonal": Diagonal,
     "quasi-diagonal": QuasiDiagonal,

@@ -55,7 +55,7 @@ class BatchesOfCases(ObjectiveProblem):
 
     @abstractmethod
     def _arrays_of(self, which: Array, scale: float) -> tuple[Any, ...]:
-        """Returns the objective's arrays of these cases, with scaled weights."""
+        """Returns the arrays of these cases: weights times `scale`, padded to a batch by weight 0."""
 
     def _packed(self, order: Array) -> list[Array]:
         return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]

@@ -171,7 +171,7 @@ def chosen(options: argparse.Namespace) -> str:
 
 
 class Material(ABC):
-    """Training data of a run, from the arguments of `train`.
+    """Training data of a run, from the arguments of `train`. Others: entry points of graphnet_rnn.materials.
 
     shape: arguments of a Network that fits. batch: default batch size.
     """

@@ -29,7 +29,7 @@ __all__ = [
 #: Suffixes of charts, of pictures of graphs, of pages of text, and of records.
 CHARTS, PICTURES = (".svg", ".png", ".pdf"), (".svg", ".png", ".pdf", ".dot", ".html", ".tex")
 PAGES, RECORDS = (".html", ".svg", ".txt", ".ansi"), (".jsonl",)
-#: Marks of our files in formats that people also write by hand.
+#: Marks of our files in formats that people also write by hand. A new kind of output adds its mark here.
 OURS = {
     ".txt": (b"\x1b[",),
     ".ansi": (b"\x1b[",),

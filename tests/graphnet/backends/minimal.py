@@ -24,7 +24,7 @@ from graphnet.plan.views import Buffer, View
 
 
 class ArrayEmitter(Emitter[str]):
-    """Expressions of NumPy's functions."""
+    """Emitter: the code of one operation; here, NumPy's functions."""
 
     def number(self, value: float, dtype: Dtype) -> str:
         return f"{dtype.type.__name__}({value!r})"
@@ -59,7 +59,7 @@ class ArrayEmitter(Emitter[str]):
 
 
 def loop_text(loop: Loop, check: bool) -> str:
-    """a0, a1, ... are arrays, in the order of the views."""
+    """Code of a loop on a0, a1, ..., arrays in the order of the views. check: NaN, infinity set the flag."""
     lines, dtypes, number = [], [], 0
     for load in loop.loads:
         data, index = f"a{number}", f"a{number + (load.data is not None)}"
@@ -109,7 +109,7 @@ KNOWN = {**vars(np), "converted": converted, "places": places, "look_at": look_a
 
 
 class Launch(NamedTuple):
-    """A kernel's code, and the views that it works on; then where these lie."""
+    """A job, of any class: here the code, the views (parts of buffers) that it uses, then where these lie."""
 
     text: str
     views: Sequence[View]
@@ -122,10 +122,13 @@ class Launch(NamedTuple):
 
 
 class ThirdScheduler(Scheduler[Launch, list[Launch]]):
+    """Kernels: the jobs of each instruction."""
+
     def loop(self, loop: Loop) -> list[Launch]:
         return [Launch(loop_text(loop, self.check), loop.views, loop.nodes)]
 
     def products(self, products: Sequence[MatrixProduct]) -> list[Launch]:
+        # The products of one node. a0, a1, a2 are the views, in this order.
         return [Launch("a2[...] = a0 @ a1", (p.a, p.b, p.c), p.nodes) for p in products]
 
     def scatter(self, scatter: Scatter) -> list[Launch]:
@@ -133,14 +136,18 @@ class ThirdScheduler(Scheduler[Launch, list[Launch]]):
         return [Launch(text, (scatter.x, scatter.index, scatter.y), scatter.nodes)]
 
     def work(self, first: int, jobs: Sequence[Launch]) -> list[Launch]:
+        # The jobs of a section (no Python in between), when all arrays have a place in memory: `location`.
         return [job._replace(locations=list(map(self.location, job.views))) for job in jobs]
 
 
 class ThirdProgram(HostProgram[ProgramSchedule[list[Launch]]]):
+    """Launcher. A device with its own memory needs CompiledProgram instead, with `write` and `fetch`."""
+
     def launch(self, number: int) -> None:
         self.timed_launch(number, defaultdict(float))
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
+        # Adds the seconds of each node. The flag is the first word of the memory of the program.
         for launch in self.schedule.sections[number].work:
             start = time.perf_counter()
             arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
@@ -149,12 +156,18 @@ class ThirdProgram(HostProgram[ProgramSchedule[list[Launch]]]):
             for node in launch.nodes:
                 spent[node] += (time.perf_counter() - start) / len(launch.nodes)
 
-    def stored_work(self):
+    def stored_work(self):  # for Function.save: JSON values, and a dict of arrays; `restore` reads them
         works = [section.work for section in self.schedule.sections]
         return {"launches": [[[x.text, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
 
 
 class ThirdBackend(Backend):
+    """Define `missing`, too, if it cannot run on every machine.
+
+    A device with its own memory: set `apart`, define `place`, and `place_leaves` of the scheduler. For
+    contiguous arrays, schedule in_one_piece(lower(graph)) (graphnet/plan/transfers.py).
+    """
+
     name = "third"
 
     def build(self, graph, source, threads, check, updated=None) -> Program:
