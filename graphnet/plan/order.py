@@ -48,6 +48,8 @@ def make_plan(graph: Graph) -> RunPlan:
         return _planned(graph)
 
 
+# Running every node as late as possible, with the loss in chunks, is not faster (1,000 steps; also 50 steps
+# of 1,000 sequences).
 def _planned(graph: Graph) -> RunPlan:
     order = graph.order
     position = {node: i for i, node in enumerate(order)}

@@ -253,6 +253,7 @@ class MPIRanks(Ranks):
             time.sleep(0.01)
         return True
 
+    # A pause of 50 µs while long vectors move: 0.1 GB/s instead of 1.6 GB/s. MPICH sends one piece per poll.
     def _wait(self, request: Any, moving: bool = False, patience: float | None = None) -> None:
         """Aborts the job after `patience`. moving: polls without a pause, since each poll moves one piece."""
         begun, patience = time.monotonic(), self.patience if patience is None else patience

@@ -64,6 +64,7 @@ class EnergyCases(CompiledProblem):
     batch: Count = setting(100, "cases of a step")
     _: KW_ONLY
     gibbs_steps: int | Callable[[int], int] = 1
+    # With one chain per frame, second-order optimizers diverge: parameters grow to 1e5 within ten steps.
     chains: int = setting(1, "Gibbs chains of each case, whose gradients are averaged")
     below: Sequence[EnergyModel] = ()
     valid: InitVar[float] = 0.1

@@ -197,6 +197,7 @@ class OperandCode(Code):
             index, begin = row.lookups.get(k, (None, row.begins[operand.strides]))
             if operand.kind == "one_hot":
                 assert index is not None
+                # Converting symbols from int64 to 32 bits before this comparison is not faster.
                 hit = self.compare("eq", self._columns(j, lanes), self.splat(index, lanes))
                 values.append(convert(self, hit, llvm_type(operand.dtype)))
             elif operand.kind == "columns":

@@ -94,7 +94,8 @@ class ReductionCode(OperandCode):
 
     def _side_by_side(self, indices: list[LLVMValue]) -> LLVMValue:
         """Reduces rows, a few at a time; returns the first remaining row."""
-        # Long rows that are also written are more streams than the hardware prefetches.
+        # Long rows that are also written are more streams than the hardware prefetches (float64, in
+        # conjugate gradients: 24 arrays at the same time take 22 ms instead of 14 ms).
         alone = len(self.kernel.steps) > LONG or (self.kernel.long and self.kernel.stores)
         count = 1 if alone else min(ROWS, self.lanes)
         if count == 1:
