@@ -36,7 +36,15 @@ def blocks_of(page: Path) -> list[str]:
 WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
 #: Pages whose blocks are run by other tests below; the gallery has scripts with their pictures
 #: (tests/viz/test_gallery.py).
-OTHERWISE = ("gallery", "arrays_and_tables", "forecasting", "second_order", "non_convex_losses", "curvature")
+OTHERWISE = (
+    "gallery",
+    "arrays_and_tables",
+    "forecasting",
+    "second_order",
+    "hmm_and_rbm",
+    "non_convex_losses",
+    "curvature",
+)
 GUIDES = ["README", *(name for name in WITH_CODE if name not in OTHERWISE)]
 
 
@@ -164,7 +172,8 @@ TERMS = {
     "hessian_free_settings": "structural damping, preconditioner, weight decay",
     "hyperparameter_search": "hyperparameter, grid search, random search, cross-validation, Optuna, Hyperband",
     "long_sequences": "vanishing, long-term dependencies",
-    "non_convex_losses": "CTC, hidden Markov model, contrastive divergence, surrogate",
+    "hmm_and_rbm": "hidden Markov model, contrastive divergence, Gibbs",
+    "non_convex_losses": "CTC, surrogate, Gaussians",
     "natural_gradient": "natural gradient, K-FAC, Fisher",
     "on_a_gpu": "CUDA, GPU",
     "reading_a_run": "training curve, perplexity, accuracy",
@@ -263,7 +272,8 @@ def test_forecasts_run_as_they_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_second_order_training_runs_as_it_stands() -> None:
     hessian_free, minimum, more = blocks_of(DOCS / "second_order.md")
-    hmm, chain, objective = blocks_of(DOCS / "non_convex_losses.md")
+    hmm, chain = blocks_of(DOCS / "hmm_and_rbm.md")
+    (objective,) = blocks_of(DOCS / "non_convex_losses.md")
     names: dict[str, Any] = {}
 
     def after(block: str) -> SimpleNamespace:
