@@ -108,7 +108,7 @@ def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
         read_sequences(path, Choice((), ("y",)))
     path.write_text("u;y\n1.234;2\n999,5;4\n", encoding="utf-8")
     with pytest.raises(
-        DataError, match="column 'u' has decimal commas and decimal points, '1.234' and '999,5'"
+        DataError, match="column 'u' has decimal commas and decimal points"
     ):
         read_sequences(path, Choice((), ("y",)))
 
