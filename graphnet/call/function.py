@@ -342,7 +342,8 @@ class Function(CompiledCallable, ShowsItself):
         path: the file. A path that ends in .c gets standalone C11 instead, with its header in the same folder. A path
         that ends in a slash becomes a folder with source, header, weights, a Makefile, and a test with stored results.
         Raises BackendError for a function that cannot be stored: of the NumPy back end, with check=True, with an op
-        that runs in Python, or with updates. C can be written for functions of any back end.
+        that runs in Python, or with updates. For C, compile with backend="numba": some ops of other back ends, such
+        as softmax of the NumPy back end, have no C code.
         """
         folder, path = is_folder(path), named_file("save: path", path)
         if self._running.updated is not None:

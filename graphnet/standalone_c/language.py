@@ -32,8 +32,14 @@ RESERVED = frozenset(
     switch thread_local true typedef typeof union unsigned void volatile while asm fortran main arena NULL NAN
     INFINITY and or not xor bitand bitor compl new delete class this template typename namespace using public
     private protected virtual friend operator try catch throw mutable export explicit linux unix near far
-    memcpy ptrdiff_t size_t i386
+    memcpy ptrdiff_t size_t i386 math_errhandling
     """.split()  # noqa: SIM905
+)
+
+
+#: Names of generated functions and arrays, and of macros and types of the headers.
+GENERATED = re.compile(
+    r"(loop|product|scatter|w)_?\d+|.*_w\d+|[A-Z0-9_]+_(MAX|MIN|C)|.*_t|HUGE_VAL[FL]?|(FP|M|MATH)_[A-Z0-9_]+"
 )
 
 
@@ -123,7 +129,7 @@ class UniqueNames:
     def fresh(self, wanted: str, otherwise: str) -> str:
         """A valid, unused name near `wanted`; a number is added if it is taken, or could be a generated name."""
         base = found = identifier(wanted, otherwise)
-        if re.fullmatch(r"(loop|product|scatter|w)_?\d+|[A-Z0-9_]+_(MAX|MIN|C)|.*_t", base):
+        if GENERATED.fullmatch(base):
             base = found = f"{base}_"
         number = 1
         while found in self.taken:

@@ -223,6 +223,11 @@ def _targets_of(line: str) -> tuple[list[str], str]:
     targets = [target.strip() for target in left.split(",")]
     if not equals or "=" in right or not right.strip() or not all(map(_TARGET.fullmatch, targets)):
         raise CellError(f"Equations: {line!r} is not an equation such as h' = tanh(x W_xh + h W_hh + b_h)")
+    if re.search(r"(?<![\w·])·(?![\w·])", right):
+        raise CellError(
+            f"Equations: · stands for the name of a result within other names, as in W_x·, but it stands alone in "
+            f"{line!r}; write products without a sign, as in f h"
+        )
     if len(targets) > 1 and "·" not in right and "," not in right:
         raise CellError(
             f"Equations: {line!r} defines {len(targets)} results, so write · for their names in it, as in "

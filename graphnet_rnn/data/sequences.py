@@ -183,6 +183,12 @@ class Sequences:
                     f"Sequences: weights must be one number for each of the {len(x)} cases, or have the shapes of "
                     f"targets, not {found}"
                 )
+            for case, (own, steps) in enumerate(zip(each, lengths, strict=True)):
+                if not whole and len(own) != steps:
+                    raise DataError(
+                        f"Sequences: the weights of case {case} must have {steps} time steps, as its inputs, not "
+                        f"{len(own)}"
+                    )
             w = np.stack(each) if whole else _filled("weights", each, axis=1)
         return cls(_filled("inputs", x, axis=1), stacked, lengths, w, by_step)
 

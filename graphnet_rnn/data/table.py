@@ -218,6 +218,15 @@ class Table:
         if not all(both) or self._choice.whole:
             raise UsageError(f"{self.where}: valid = {share:g} of the rows of each case leaves an empty part")
         train, validation = (self._sequences(part) for part in both)
+        if train.targets.dtype.kind == "f":
+            names = self.columns.output_names()
+            learned = train.target_weights().reshape(-1, len(names)).any(axis=0)
+            for name, there in zip(names, learned, strict=True):
+                if not there:
+                    raise DataError(
+                        f"{self.where}: no training row has a value of {name}, so it cannot be learned; leave it out, "
+                        "or take a smaller horizon or more rows"
+                    )
         return train, validation
 
     def _sequences(self, groups: list[Array]) -> Sequences:

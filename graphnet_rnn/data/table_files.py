@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 #: A number with a decimal comma.
 DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
+POINT = re.compile(r"^\s*[-+]?\d*\.\d+(?:[eE][-+]?\d+)?\s*$")
 
 
 def _rows_of_csv(path: Path) -> Iterator[list[str]]:
@@ -44,6 +45,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
             raise DataError(f"{path}: two columns have the same name")
         yield head
         empty = 0  # number of the first empty line
+        marks: dict[str, tuple[str, str]] = {}  # column -> its decimal mark, and the first value that has it
         line = reader.line_num
         for row in reader:
             line = reader.line_num
@@ -55,7 +57,17 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                     f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
                     "with the case of each row"
                 )
-            yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
+            if separator != ";":
+                yield row
+                continue
+            for name, value in zip(head, row, strict=False):
+                kind = "comma" if DECIMAL.match(value) else "point" if POINT.match(value) else ""
+                if kind and marks.setdefault(name, (kind, value))[0] != kind:
+                    raise DataError(
+                        f"{path}: column {name!r} has decimal commas and decimal points, {marks[name][1].strip()!r} "
+                        f"and {value.strip()!r} (line {line}); write numbers without separators of thousands"
+                    )
+            yield [DECIMAL.sub(r"\1.\2", value) for value in row]
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from None
     except csv.Error as error:

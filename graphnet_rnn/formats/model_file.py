@@ -142,7 +142,7 @@ def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None)
     """Saves settings, weights and a network's vocabulary in one file (safetensors).
 
     model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or your own rnn.Model.
-    path: the file to write; its folder must exist.
+    path: the file to write; missing folders are created.
     notes: more JSON to store in the file; default None.
     Raises SaveError if the file cannot be written; an existing file then stays unchanged. UsageError for other objects,
     and for a model that could not be loaded again: a setting that JSON cannot store, weights that are not finite, or
@@ -175,7 +175,7 @@ def checked_notes(who: str, notes: Any) -> dict[str, Any]:
     if notes is None or isinstance(notes, Mapping):
         with contextlib.suppress(TypeError, ValueError, RecursionError):
             found = dict(notes or {})
-            json.dumps(found)
+            json.dumps(found, allow_nan=False, sort_keys=True)
             return found
     raise UsageError(f"{who}: notes must be a dict of values that JSON can store, not {shown(notes)}")
 

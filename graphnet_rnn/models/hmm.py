@@ -60,8 +60,8 @@ class HMM(Model):
     ½). piece: maximum number of time steps of one graph, 128 by default. Longer sequences are read in pieces, and the
     derivative is carried back from piece to piece without truncation. A state with probability below 1e-308 is lost.
     backend, threads: see gn.compile. edges: number of moves that each state allows, one of them to itself, given by a
-    random graph over the states; all other moves have probability 0. None (default): all moves. graph_seed: of this
-    graph. values: tables by name instead of drawn ones.
+    random graph over the states; all other moves have probability 0. None (default), or `states` or more: all moves.
+    graph_seed: of this graph. values: tables by name instead of drawn ones.
     All numbers are float64, as counts of a long text need this precision.
     Raises UsageError for invalid settings and tables, DataError for invalid symbols.
     Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989.
@@ -103,7 +103,7 @@ class HMM(Model):
         self.states, self.symbols = whole_number("HMM: states", states), whole_number("HMM: symbols", symbols)
         self.piece, self.seed = whole_number("HMM: piece", piece), seed_of("HMM", seed)
         shapes = {"pi": (self.states,), "A": (self.states, self.states), "B": (self.states, self.symbols)}
-        self.edges = None if edges is None else whole_number("HMM: edges", edges)
+        self.edges = None if edges is None else min(whole_number("HMM: edges", edges), self.states)
         self.graph_seed = whole_number("HMM: graph_seed", graph_seed, least=0)
         tables = dict.fromkeys(shapes) if values is not None else self._drawn(frequencies)
         self.declare_parameters(
@@ -113,6 +113,9 @@ class HMM(Model):
             values=values,
         )
         self._pi, self._A, self._B = self.parameters.values()
+        for name, node in self.parameters.items():
+            _distributions(f"HMM: {name}", node.value, node.shape)
+        self._require_edges(self._A.value)
         self._functions: dict[tuple[str, int, int], gn.Function] = {}
 
     def _drawn(self, frequencies: Any) -> dict[str, Any]:
@@ -127,16 +130,15 @@ class HMM(Model):
         if self.edges is None:
             A = generator.dirichlet(half, self.states)
         else:
-            sends = min(self.edges, self.states)
             A = np.zeros((self.states, self.states))
-            A[np.nonzero(self._possible)] = generator.dirichlet(half[:sends], self.states).ravel()
+            A[np.nonzero(self._possible)] = generator.dirichlet(half[: self.edges], self.states).ravel()
         return {"pi": pi, "A": A, "B": B / B.sum(axis=1, keepdims=True)}
 
     @cached_property
     def _possible(self) -> Array:
         if self.edges is None:
             return np.ones((self.states, self.states), bool)
-        sources, targets = random_edges(self.states, min(self.edges, self.states), self.graph_seed)
+        sources, targets = random_edges(self.states, self.edges, self.graph_seed)
         possible = np.zeros((self.states, self.states), bool)
         possible[sources, targets] = True
         return possible
@@ -177,13 +179,16 @@ class HMM(Model):
     @A.setter
     def A(self, table: Any) -> None:
         found = _distributions("A", table, self._A.shape)
-        stray = np.argwhere((found > 0) & ~self._possible)
+        self._require_edges(found)
+        self._A.value[...] = found
+
+    def _require_edges(self, A: Array) -> None:
+        stray = np.argwhere((A > 0) & ~self._possible)
         if stray.size:
             i, j = stray[0]
             raise UsageError(
-                f"A must be 0 where the graph has no edge (edges={self.edges}), but A[{i}, {j}] is {found[i, j]:g}"
+                f"A must be 0 where the graph has no edge (edges={self.edges}), but A[{i}, {j}] is {A[i, j]:g}"
             )
-        self._A.value[...] = found
 
     @property
     def B(self) -> Array:

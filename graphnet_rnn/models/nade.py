@@ -149,14 +149,7 @@ class RecurrentNADE(Model):
 
         Its arrays are "v" (time, cases, bits) and "lengths" (cases,).
         """
-        time = whole_number("RecurrentNADE: time", time)
-
-        def graph(batch: int, **how: Any) -> Node:
-            v = gn.input((time, batch, self.bits), self.network.dtype, name="v")
-            losses, _ = self.unroll(v, lengths=True, **how)
-            return gn.sum(losses, axis=0)
-
-        return graph
+        return _Cases(self, whole_number("RecurrentNADE: time", time))
 
     def __graph__(self) -> gn.Graph:
         """-log P of two frames of a sequence, for drawing; with many bits a long chain."""
@@ -217,8 +210,7 @@ class RecurrentNADE(Model):
     def _checked(self, who: str, v: Any, lengths: Any) -> tuple[Array, Array | None]:
         who = f"RecurrentNADE.{who}"
         x = checked_inputs(who, self.network, v)
-        if not ((x == 0) | (x == 1)).all():
-            raise DataError(f"{who}: v must be bits, 0 or 1, but go from {x.min():g} to {x.max():g}")
+        _require_bits(who, x)
         return x, None if lengths is None else checked_lengths(who, lengths, *x.shape[:2])
 
     def _run(
@@ -265,3 +257,24 @@ def _before(v: Any, of: Any) -> Any:
     """Frames before each: zeros, v_1 ... v_{T-1}; of nodes or arrays."""
     zeros = gn.fill(0, (1, *v.shape[1:]), v.dtype) if of is gn else np.zeros_like(v[:1])
     return of.concatenate([zeros, v[:-1]], axis=0) if v.shape[0] > 1 else zeros
+
+
+def _require_bits(who: str, v: Array) -> None:
+    if not ((v == 0) | (v == 1)).all():
+        raise DataError(f"{who}: v must be bits, 0 or 1, but go from {v.min():g} to {v.max():g}")
+
+
+class _Cases:
+    """-log P of each sequence, for GraphCases."""
+
+    def __init__(self, model: RecurrentNADE, time: int) -> None:
+        self.model, self.time = model, time
+
+    def __call__(self, batch: int, **how: Any) -> Node:
+        v = gn.input((self.time, batch, self.model.bits), self.model.network.dtype, name="v")
+        losses, _ = self.model.unroll(v, lengths=True, **how)
+        return gn.sum(losses, axis=0)
+
+    def check(self, arrays: Mapping[str, Array]) -> None:
+        there = np.arange(self.time)[:, None] < arrays["lengths"]
+        _require_bits("RecurrentNADE.cases", arrays["v"][there])

@@ -64,7 +64,8 @@ class Network(NamedArguments, Model):
     output_bias: False for no b_o.
     initial_state: "zero" (default), or "learned": one parameter for each state.
     seed: of initial weights and dropout, 0 by default. dtype: "float32" (default) or "float64".
-    initial: initializers of all layers and the output, by weight name, see Cell.
+    initial: initializers of the output and of learned initial states, by weight name, see Cell. Those of a layer are
+    arguments of its cell.
     truncated: True stops gradients at products of states; for LSTMs only, see rnn.online.truncated.
     pool: "last", "mean" or "max" for one output for a whole sequence, from the last hidden layer at its last time step,
     or from its mean or maximum over time; targets are then (batch,) or (batch, outputs). With "last", a bidirectional

@@ -17,7 +17,7 @@ from graphnet_rnn.data.sequences import padded
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.network.running import Runner
+from graphnet_rnn.network.running import Runner, checked_inputs
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import has_items, listed, shown, whole_number
 
@@ -83,6 +83,11 @@ class Seq2Seq(Model):
         encoder, decoder = self.encoder, self.decoder
         if self._attending is None:
             widths = [[width for _, width in each.state_names()] for each in (encoder, decoder)]
+            if not widths[0]:
+                raise UsageError(
+                    "Seq2Seq: without attention, the decoder starts from the states of the encoder, but its cells have "
+                    "none; use other cells, or rnn.Attention in the decoder"
+                )
             if widths[0] != widths[1]:
                 raise UsageError(
                     f"Seq2Seq: without attention, encoder and decoder must have states of the same widths, not "
@@ -219,6 +224,8 @@ class Seq2Seq(Model):
             x.ndim != 2 or x.dtype.kind not in "iu" or x.min() < 0 or x.max() >= self.encoder.inputs
         ):
             raise DataError(f"Seq2Seq: sources must be symbols in 0 ... {self.encoder.inputs - 1}")
+        if not symbols:
+            x = checked_inputs("Seq2Seq: sources", self.encoder, x)
         read = np.zeros((self.longest[0], *x.shape[1:]), x.dtype)
         read[: len(x)] = x
         return {"read": read, "length": lengths}

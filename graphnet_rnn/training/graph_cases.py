@@ -48,7 +48,8 @@ class GraphCases(BatchesOfCases):
     order; the last batch is padded with cases of weight 0.
     graph: function graph(batch, **how) that returns an Unrolled (its losses are summed over the steps of a case), or
     losses (batch,), or (losses, {name: values (batch,)}) with metrics to average over the validation cases. how:
-    "training" and "random", to pass on to `unroll`. Default model.unroll.
+    "training" and "random", to pass on to `unroll`. Default model.unroll. A method `check(arrays)` of the function, if
+    it has one, is called with the arrays of training and of validation, and raises DataError.
     valid: validation cases, arrays of the same names, or the fraction of the cases to hold out, the last ones; default
     0.1; None for none.
     weights: weights of the cases, (cases,); default None, all 1.
@@ -186,6 +187,7 @@ class GraphCases(BatchesOfCases):
                 f"GraphCases: all arrays of {argument} must have the same number of cases, at least one; got "
                 f"{of_each}"
             )
+        getattr(self._graph, "check", lambda arrays: None)(found)
         return found, next(iter(counts.values()))
 
     def _chosen(self, arrays: Mapping[str, Array], which: Array) -> dict[str, Array]:

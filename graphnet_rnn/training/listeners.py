@@ -45,7 +45,7 @@ class Listener:
     def stepped(self, trainer: Trainer, report: Report) -> None:
         """Called after each step; `trainer.cost` is its cost, `trainer.progress.rate` its learning rate.
 
-        `trainer.weights()` returns the new weights; the model has those before the step.
+        `trainer.weights` has the new weights; the model has those before the step.
         """
 
     def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:

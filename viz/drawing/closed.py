@@ -430,7 +430,9 @@ def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
     if len(symbols) > 1 or len({node.ndim for node in judges}) > 1:  # "mean" would describe only one of them
         return
     sums = [node for node in after if isinstance(node.op, Sum) and not node.shape]
-    if any(isinstance(node.op, Where) and node.inputs[1] is judges[0] for node in after):
+    if any(
+        isinstance(node.op, Where) and judges[0] in (node.inputs[1], *node.inputs[1].inputs) for node in after
+    ):
         yield "mean over the steps of all cases"
     elif sums and judges[0].ndim == 1:
         yield f"mean over {judges[0].size} case{'s' if judges[0].size != 1 else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from graphnet.ops.elementwise.choices import where
 from graphnet.ops.elementwise.comparisons import equal, greater, greater_equal, logical_and, logical_not
 from graphnet.ops.elementwise.functions import absolute, log, round
 from graphnet.ops.leaf import constant, fill, stop_gradient
+from graphnet.settings import shown
 
 __all__ = [
     "Add", "Divide", "Mod", "Multiply", "Negative", "Power", "PowerOf", "Subtract", "add", "divide", "mod",
@@ -276,7 +278,7 @@ def power(x: Any, exponent: Any) -> Node:
     x: node, array or number. exponent: n. A number allows negative x, and keeps x's dtype (integer x becomes float64 if
     the number is negative or a float). With a node or an array, integers become float64, and x must be positive for
     gradients to exist.
-    Raises DtypeError for a number that an integer x's dtype cannot hold.
+    Raises DtypeError for a number that an integer x's dtype cannot hold, or above 2^53.
 
     >>> gn.compile(gn.power([1.0, 2.0, 3.0], 2))()[0].tolist()
     [1.0, 4.0, 9.0]
@@ -290,10 +292,12 @@ def power(x: Any, exponent: Any) -> Node:
             return x
         if exponent == 0:
             return fill(1, x.shape, x.dtype)
-        if not is_float(x.dtype) and exponent > np.iinfo(x.dtype).max:
+        # Kernels compute with exponents of float64.
+        largest = sys.float_info.max if is_float(x.dtype) else min(np.iinfo(x.dtype).max, 2**53)
+        if exponent > largest:
             raise DtypeError(
-                f"power: the exponent {exponent} does not fit {x.dtype}, the dtype of {x.describe()} (made at "
-                f"{x.origin}); cast the base first, e.g. gn.cast(x, 'int64')."
+                f"power: the exponent {shown(exponent)} does not fit {x.dtype} (at most {largest:g}), the dtype of "
+                f"{x.describe()} (made at {x.origin}); use a smaller one, or cast the base to a wider dtype."
             )
         return Power(exponent)(x)
     return shared(PowerOf)(x, exponent)

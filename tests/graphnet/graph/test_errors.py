@@ -399,6 +399,8 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
     (lambda: x + 10**400, DtypeError, ("float64 cannot hold 1000",)),
     (lambda: gn.input((2,), "uint8") + single, DtypeError, ("an input is float32 and another uint8",)),
     (lambda: gn.input((2,), "int8") ** 200, DtypeError, ("the exponent 200 does not fit int8",)),
+    (lambda: gn.input((2,), "int64") ** (2**53 + 1), DtypeError, ("does not fit int64 (at most 9.00",)),
+    (lambda: gn.input((2,), "float64") ** 10**400, DtypeError, ("does not fit float64",)),
     *((lambda n=n: gn.fill(n, (2,), "float32"), ValueAccessError, ("gn.fill",)) for n in ([1], "a", None, 1j, x)),
     *(
         (lambda n=n, t=t: gn.fill(n, (2,), t), DtypeError, (f"{t} cannot hold {n!r}",))

@@ -92,6 +92,29 @@ def test_exported_files_are_reproducible(tmp_path: Path) -> None:
         assert folder not in b"".join(one.values())
 
 
+@needs_compiler
+def test_inputs_may_have_the_names_of_what_is_generated(tmp_path: Path) -> None:
+    names = (
+        "own_w0",
+        "own_arena",
+        "own_run",
+        "loop_0",
+        "w",
+        "tanh",
+        "HUGE_VAL",
+        "FP_NAN",
+        "M_PI",
+        "math_errhandling",
+    )
+    inputs = [gn.input((3,), "float64", name=name) for name in names]
+    total = gn.tanh(gn.parameter([1.0, 2.0, 3.0]) * gn.add(*inputs))
+    rows = np.random.default_rng(0).standard_normal((len(names), 3)) / 9
+    own = Exported("own", [total], inputs, list(rows))
+    status, (result,) = own.run(library([own], tmp_path))
+    assert not status
+    np.testing.assert_allclose(result, np.tanh([1, 2, 3] * rows.sum(axis=0)), rtol=1e-12)
+
+
 def test_files_of_one_folder_have_their_own_headers(tmp_path: Path) -> None:
     """Also if the names of their C functions are the same."""
     names = ["a-b", "a.b", "a b", "a_b", "int", "int_"]

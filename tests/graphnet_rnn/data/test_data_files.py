@@ -106,6 +106,11 @@ def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
     path.write_text('u,y\n"1,234",1\n', encoding="utf-8")
     with pytest.raises(DataError, match="is '1,234'"):  # between commas a comma is no decimal one
         read_sequences(path, Choice((), ("y",)))
+    path.write_text("u;y\n1.234;2\n999,5;4\n", encoding="utf-8")
+    with pytest.raises(
+        DataError, match="column 'u' has decimal commas and decimal points"
+    ):
+        read_sequences(path, Choice((), ("y",)))
 
 
 def test_a_parquet_table_whose_rows_repeat_takes_no_more_memory_than_there_is(
@@ -339,6 +344,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a number": (lambda: Sequences.of(5, [1]), "inputs must be a list of cases, not 5"),
     "a target": (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
     "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one number for each of the 2"),
+    "weights of another case": (
+        lambda: Sequences.of([[1, 2], [2]], [[1, 2], [2]], [[1.0], [2.0, 1.0]]),
+        "the weights of case 0 must have 2 time steps, as its inputs, not 1",
+    ),
     "by step": (lambda: Sequences.of([[1], [2, 3]], [1, 2], by_step=True), "must have as many time steps"),
     "no cases": (lambda: Sequences.of([], []), "Sequences: there are no cases"),
     "no steps": (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no time steps"),

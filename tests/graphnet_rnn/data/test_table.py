@@ -405,6 +405,17 @@ def test_no_training_target_is_in_a_row_of_validation() -> None:
             Table(rows, Choice(targets="y", case="who", horizon=1)).split(share)
 
 
+def test_a_target_without_training_values_is_refused() -> None:
+    """Its predictions would be arbitrary."""
+    table = Table({"y": np.arange(60.0)}, Choice(targets="y", horizon=60))
+    with pytest.raises(DataError, match=r"no training row has a value of y \+54, .* smaller horizon"):
+        table.split(0.1)
+    y = np.arange(10.0)
+    empty = Table({"x": y, "a": y, "b": [""] * 10}, Choice("x", ("a", "b"))).sequences
+    with pytest.raises(DataError, match="no case has a value of target 2 of 2"):
+        rnn.data.Scaling.of(empty)
+
+
 def test_weights_are_those_of_the_predicted_rows() -> None:
     rows = {"y": [1.5, 2, 3, 4], "w": [0, 1, 2, 0]}
     data = Table(rows, Choice(inputs="y", targets="y", weights="w", horizon=2)).sequences

@@ -95,6 +95,23 @@ def test_tangents_and_double_gradients_in_torch_are_ours(torch: Any, cell: type[
         np.testing.assert_allclose(found, right, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.slow
+@every_cell
+def test_torch_checks_first_and_second_derivatives(torch: Any, cell: type[rnn.Cell]) -> None:
+    """gradcheck and gradgradcheck, by differences along random directions."""
+    net, x, _ = network_and_gradients(cell)
+    module = torch_module(net)
+    names = [name.replace(".", "/") for name in net.parameters]
+    weights = [module.get_parameter(name).detach().clone().requires_grad_() for name in names]
+    given = torch.from_numpy(x).requires_grad_()
+
+    def outputs(x: Any, *weights: Any) -> Any:
+        return torch.func.functional_call(module, dict(zip(names, weights, strict=True)), (x,))[0]
+
+    assert torch.autograd.gradcheck(outputs, (given, *weights), fast_mode=True, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(outputs, (given, *weights), fast_mode=True)
+
+
 @every_cell
 def test_tangents_and_double_gradients_in_jax_are_ours(jax: Any, cell: type[rnn.Cell]) -> None:
     net, x, _ = network_and_gradients(cell)

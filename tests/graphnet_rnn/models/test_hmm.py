@@ -329,6 +329,7 @@ def refused() -> list[tuple[Any, type[Exception], str]]:
         ([0.0, 1.0], "must be symbols, .*, not float64"), ("text", r"\(time, batch\) or \(time,\)"),
         (np.zeros((3, 0), int), "and not empty"), ([[1, 2], [3]], "sequences must be equally long"),
     ]  # fmt: skip
+    ones = {"pi": np.ones(1), "A": np.ones((1, 1)), "B": np.ones((1, 2)) / 2}
     methods = hmm.log_likelihood, hmm.log_probabilities, hmm.bits, hmm.fit, hmm.viterbi, hmm.counts
     return [
         *((lambda m=method, x=x: m(x), DataError, says) for method in methods for x, says in symbols),
@@ -340,6 +341,9 @@ def refused() -> list[tuple[Any, type[Exception], str]]:
         (lambda: setattr(hmm, "pi", [1.5, -0.5, 0]), UsageError, "smallest entry is -0.5"),
         (lambda: setattr(hmm, "A", [[1, 0]]), UsageError, r"A must have the shape \[3, 3\], not \[1, 2\]"),
         (lambda: setattr(hmm, "B", "no"), UsageError, "B must be an array of numbers"),
+        (lambda: HMM(1, 2, values={**ones, "B": np.array([[1.5, -0.5]])}), UsageError, "B .* smallest entry is -0.5"),
+        (lambda: HMM(1, 2, values={**ones, "pi": np.array([2.0])}), UsageError, "pi .* the sums are 2.0"),
+        (lambda: HMM(1, 2, values={**ones, "B": [[1, 0]]}), UsageError, "B is int64, not float64"),
         (lambda: setattr(sparse, "A", np.full((6, 6), 1 / 6)), UsageError, "A must be 0 where"),
         (lambda: hmm.fit([0, 1], smoothing=-1), UsageError, "smoothing must be a finite number >= 0, not -1"),
         (lambda: hmm.fit([0, 1], tolerance=math.nan), UsageError, "tolerance must be a finite number"),

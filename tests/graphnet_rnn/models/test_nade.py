@@ -214,6 +214,9 @@ def test_it_learns_what_logistic_outputs_cannot() -> None:
 def test_invalid_arguments_are_rejected() -> None:
     model = made()
     two_ways = rnn.Network([rnn.Bidirectional(rnn.GRU(2))], 4, 0, reads="vectors")
+    frames = {"v": np.array([[[0] * 4] * 3, [[127] * 4] * 3]), "lengths": np.array([1, 1, 2])}
+    padding = rnn.GraphCases(model, {**frames, "lengths": np.ones(3, int)}, graph=model.cases(2), valid=None)
+    assert len(padding) == 1
     for call, error, names in (
         (lambda: rnn.RecurrentNADE(rnn.Network([rnn.GRU(2)], 4, 4)), UsageError, "network must read vectors"),
         (lambda: rnn.RecurrentNADE(two_ways), UsageError, "reads later inputs"),
@@ -222,6 +225,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (lambda: model.log_probabilities(np.zeros((2, 4))), DataError, "must be"),
         (lambda: model.unroll(gn.input((2, 1, 3), "float64")), UsageError, r"\(time, batch, 4\), not .*test_nade.py"),
         (lambda: model.unroll(some_bits(2, 1, 4)), UsageError, "v must be a node"),
+        (lambda: rnn.GraphCases(model, frames, graph=model.cases(2)), DataError, "v must be bits, .* 0 to 127"),
         (lambda: model.sample(1, warm_up=np.zeros((1, 2, 4))), UsageError, "holds 2 sequences, but batch is 1"),
     ):  # fmt: skip
         with case(names), pytest.raises(error, match=names):

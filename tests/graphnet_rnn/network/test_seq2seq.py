@@ -133,6 +133,10 @@ def test_what_does_not_fit_is_refused() -> None:
     gru, attention = rnn.GRU(3), rnn.Attention(rnn.GRU(3), memory=3, places=4)
     encoder, decoder = rnn.Network([gru], 4, 0), rnn.Network([attention], 4, 4)
     model = rnn.Seq2Seq(encoder, decoder, (4, 3))
+    numbers = rnn.Seq2Seq(rnn.Network([gru], 2, 0, reads="vectors"), rnn.Network([gru], 4, 4), (4, 3))
+    single = numbers.log_probabilities([np.ones((2, 2), "float32")], [[0]])
+    assert numbers.log_probabilities([np.ones((2, 2))], [[0]]) == single
+    assert numbers.generate([[[1, 1], [1, 1]]]) == numbers.generate([np.ones((2, 2), "float32")])
     for make, error, said in (
         (lambda: rnn.Seq2Seq(decoder, decoder, (4, 3)), UsageError, "encoder must have outputs=0, not 4"),
         (
@@ -163,6 +167,13 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: model.generate([[4]]), DataError, "sources must be symbols in 0 ... 3"),
         (lambda: model.generate("abc"), DataError, "sources must be a list of sequences"),
         (lambda: model.generate([[0]], width=0), UsageError, "width"),
+        (
+            lambda: rnn.Seq2Seq.of(rnn.Dense(4), 4, 2, (4, 3), attention=None),
+            UsageError,
+            "its cells have none",
+        ),
+        (lambda: numbers.generate([np.full((2, 2), np.nan)]), DataError, "sources: .*NaN|nan"),
+        (lambda: numbers.generate([np.ones((2, 3))]), DataError, r"must be \(time, batch, 2\)"),
         (lambda: model_of("without attention").attention([[0]], [[0]]), UsageError, "no rnn.Attention"),
     ):
         with case(said), pytest.raises(error, match=said):  # type: ignore[arg-type]
