@@ -220,7 +220,7 @@ class Table:
         train, validation = (self._sequences(part) for part in both)
         if train.targets.dtype.kind == "f":
             names = self.columns.output_names()
-            learned = train.target_weights().reshape(-1, len(names)).any(axis=0)
+            learned = (train.target_weights().reshape(-1, len(names)) > 0).sum(axis=0)
             for name, there in zip(names, learned, strict=True):
                 if not there:
                     raise DataError(
