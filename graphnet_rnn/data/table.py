@@ -341,8 +341,8 @@ class Table:
         whole, steps = (len(self._groups), len(names)), (*self._index.shape, len(names))
         if o.shape not in (whole, steps):
             raise UsageError(
-                f"Table.predictions: outputs must be those of rnn.run, of shape {list(steps)} (time, cases, outputs) or "
-                f"{list(whole)} (cases, outputs), not {list(o.shape)}"
+                f"Table.predictions: outputs must be those of rnn.run, of shape {list(steps)}, or {list(whole)} for "
+                f"whole cases, not {list(o.shape)}"
             )
         fitting = ("softmax",) if self.columns.classes is not None else ("squared", "sigmoid")
         one_of("Table.predictions: loss", loss, fitting)

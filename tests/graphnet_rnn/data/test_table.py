@@ -412,7 +412,7 @@ def test_arguments_of_a_table_are_checked() -> None:
         (lambda: Table({"y": [1.0]}, Choice(), "x"), "columns must be those of a model"),
         (
             lambda: table.predictions(np.zeros((2, 1, 1)), "squared"),
-            r"of shape \[3, 1, 1\] .*, not \[2, 1, 1\]",
+            r"of shape \[3, 1, 1\],.* not \[2, 1, 1\]",
         ),
         (lambda: table.predictions(np.zeros((3, 1, 1)), "softmax"), "loss must be 'squared' or 'sigmoid'"),
     ):
