@@ -26,7 +26,7 @@ from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table_roles import fitted
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import fraction, shown, whole_number
+from graphnet_rnn.settings import fraction, one_of, shown, whole_number
 
 __all__ = ["Forecast", "Table"]
 
@@ -80,6 +80,12 @@ class Table:
     """
 
     def __init__(self, source: Any, choice: Choice, columns: Columns | None = None) -> None:
+        if not isinstance(choice, Choice):
+            raise UsageError(
+                f"Table: choice must be an rnn.data.Choice, e.g. rnn.data.Choice(targets='y'), not {shown(choice)}"
+            )
+        if columns is not None and not isinstance(columns, Columns):
+            raise UsageError(f"Table: columns must be those of a model, net.columns, not {shown(columns)}")
         self._frame, self._choice = frame_of(source), choice
         self.where = self._frame.where
         if choice.cases_first or choice.lengths is not None:
@@ -331,7 +337,15 @@ class Table:
         For classes, this is the most probable one, and `probability_CLASS` follows for each class. pandas.DataFrame
         accepts the result.
         """
-        o = np.asarray(outputs)
+        o, names = np.asarray(outputs), self.columns.output_names()
+        whole, steps = (len(self._groups), len(names)), (*self._index.shape, len(names))
+        if o.shape not in (whole, steps):
+            raise UsageError(
+                f"Table.predictions: outputs must be those of rnn.run, of shape {list(steps)}, or {list(whole)} for "
+                f"whole cases, not {list(o.shape)}"
+            )
+        fitting = ("softmax",) if self.columns.classes is not None else ("squared", "sigmoid")
+        one_of("Table.predictions: loss", loss, fitting)
         if self.columns.horizon is not None:
             return self._following(o, loss)
         by_case = o.ndim == 2

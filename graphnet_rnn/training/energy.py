@@ -12,10 +12,11 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
+from graphnet_rnn.models.energy.stack import Stack
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
-from graphnet_rnn.settings import Count, require_kinds, setting, shown, whole_number
+from graphnet_rnn.settings import Count, listed, require_kinds, setting, shown, whole_number
 from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of
@@ -76,7 +77,11 @@ class EnergyCases(CompiledProblem):
         self.objective = ContrastiveDivergence(
             self.model, 1, self.seed, self.backend, self.threads, self.chains
         )
-        self.seed, self.below = self.objective.seed, list(self.below)
+        self.seed, self.below = (
+            self.objective.seed,
+            listed("EnergyCases: below", self.below, "trained models"),
+        )
+        Stack([*self.below, self.model])  # raises if they do not fit
         self._reader = self.below[0] if self.below else self.model
         self._axis, self._draw = self._reader.case_axis, data if callable(data) else None
         cases = None if self._draw else self._reader.check_data("data", data)

@@ -259,11 +259,16 @@ class _Closing:
             return _dropout(group)
         pool = group.label.get("pool")
         if pool is not None:  # one output for all steps
-            return self.names.markup("o"), *map(escape, str(pool).split(", ")), *_dropout(group)
+            weights = [self.weight(n) for n in group.nodes if not self.reads_others(n, group)]
+            own = [f"× {weight}" for weight in weights if weight]  # of pooled values, so no arrow has it
+            return self.names.markup("o"), *map(escape, str(pool).split(", ")), *own, *_dropout(group)
         layer, _, of = str(group.row).rpartition(".")
         if of == "outputs":  # of all steps of a layer, for another network
             return "outputs", f"of {escape(printable(layer_words(layer), 20))}"
         return self.output_name(group), *_dropout(group)
+
+    def reads_others(self, node: Node, group: StepGroup) -> bool:
+        return any(self.groups.of.get(x, group) is not group for x in node.inputs)
 
     def output_name(self, group: StepGroup) -> str:
         of = str(group.row).rpartition(".")[2]

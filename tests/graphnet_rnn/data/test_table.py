@@ -405,6 +405,21 @@ def test_no_training_target_is_in_a_row_of_validation() -> None:
             Table(rows, Choice(targets="y", case="who", horizon=1)).split(share)
 
 
+def test_arguments_of_a_table_are_checked() -> None:
+    table = Table({"x": [1.0, 2, 3], "y": [5.0, 6, 7]}, Choice(targets="y"))
+    for call, said in (
+        (lambda: Table({"y": [1.0]}, None), "choice must be an rnn.data.Choice"),
+        (lambda: Table({"y": [1.0]}, Choice(), "x"), "columns must be those of a model"),
+        (
+            lambda: table.predictions(np.zeros((2, 1, 1)), "squared"),
+            r"of shape \[3, 1, 1\],.* not \[2, 1, 1\]",
+        ),
+        (lambda: table.predictions(np.zeros((3, 1, 1)), "softmax"), "loss must be 'squared' or 'sigmoid'"),
+    ):
+        with case(said), pytest.raises(UsageError, match=said):
+            call()  # type: ignore[no-untyped-call]
+
+
 def test_a_target_without_training_values_is_refused() -> None:
     """Its predictions would be arbitrary."""
     table = Table({"y": np.arange(60.0)}, Choice(targets="y", horizon=60))

@@ -541,6 +541,8 @@ def test_invalid_arguments_are_rejected() -> None:
         (DataError, "RBM: v must have shape (cases, 4)", lambda: rbm().infer(bits(2, 5))),
         (DataError, "v at [1, 2] is nan; all must be finite", lambda: rbm().infer([[1] * 4, [0, 0, np.nan, 0]])),
         (DataError, "batch is 4, but", lambda: rnn.EnergyCases(temporal(), bits(5, 3, 3), 4)),
+        (UsageError, "on top of 5 hidden", lambda: rnn.EnergyCases(rbm(), bits(9, 4), 4, below=[RBM(4, 5)])),
+        (UsageError, "below must be a list", lambda: rnn.EnergyCases(rbm(), bits(9, 4), 4, below=RBM(4, 4))),  # type: ignore[arg-type]
         (UsageError, "hidden states of an RTRBM are not drawn", lambda: temporal().sample(1, mean_field=False)),
         (UsageError, "call feed(data) first", lambda: ContrastiveDivergence(rbm()).gradient(np.zeros(19))),
         (UsageError, "takes an RBM, TRBM or RTRBM", lambda: ContrastiveDivergence(RBM)),  # type: ignore[arg-type]

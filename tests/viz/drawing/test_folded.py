@@ -94,3 +94,10 @@ def test_the_output_of_a_whole_sequence_is_drawn() -> None:
             net = rnn.Network([rnn.LSTM(3), rnn.Bidirectional(rnn.GRU(2))], 5, 3, pool=pool)
             dot = viz.draw(net.unroll(6, 2, lengths=lengths)).dot
             assert (words in dot, "of each case" in dot) == (True, lengths), (pool, lengths)
+            assert dot.count("<sub>ho</sub>") == 1, (pool, lengths)  # its weight, on an arrow or in the box
+
+
+def test_the_mean_of_a_cost_with_lengths_is_that_of_all_steps() -> None:
+    for loss in ("softmax", "squared", "sigmoid"):
+        u = rnn.Network([rnn.GRU(2)], 2, 2, loss=loss, reads="vectors").unroll(3, 2, lengths=True)
+        assert "mean over the steps of all cases" in viz.draw(u).dot, loss
