@@ -123,7 +123,7 @@ def verdict(claim: Claim, measured: float) -> str:
         return "here"
     noise = NOISE * claim.claimed if claim.neutral else 0.0
     worse = max(abs(claim.claimed - claim.neutral) * claim.tolerance, noise)
-    return "confirmed" if claim.better * (measured - claim.claimed) >= -worse else "NOT CONFIRMED"
+    return "confirmed" if claim.better * (measured - claim.claimed) >= -worse - 1e-9 else "NOT CONFIRMED"
 
 
 def _lstm(task: str, contender: str, column: str = "× ours", sizes: str = SMALL) -> Callable[[str], float]:

@@ -524,7 +524,7 @@ def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:
 
 
 # Storing only the masked state, and computing the derivative of tanh from it, takes 7.1 MB instead of 8.7 MB.
-# But if an initial state is infinite, derivatives at padded steps are then NaN (python -m benchmarks.ragged).
+# But if an initial state is infinite, derivatives at padded steps are then NaN.
 def kept_inside(inside: Node, new: Node, outside: Node | float) -> Node:
     """Returns `new` for the cases that have this step, `outside` for the others."""
     if new is outside:

@@ -145,8 +145,8 @@ class Weights:
 
     def _given(self, name: str, shape: tuple[int, ...], values: Mapping[str, Array]) -> Array:
         name = self.full_name(name)
-        value = np.asarray(values[name]) if name in values else None
-        if value is None or value.shape != shape:
+        value = values.get(name)
+        if not isinstance(value, np.ndarray) or value.shape != shape:
             raise UsageError(f"the weight {name} is missing, or its shape is not {list(shape)}")
         if value.dtype != self.dtype:
             raise UsageError(f"the weight {name} is {value.dtype}, not {self.dtype}")

@@ -223,10 +223,9 @@ def _targets_of(line: str) -> tuple[list[str], str]:
     targets = [target.strip() for target in left.split(",")]
     if not equals or "=" in right or not right.strip() or not all(map(_TARGET.fullmatch, targets)):
         raise CellError(f"Equations: {line!r} is not an equation such as h' = tanh(x W_xh + h W_hh + b_h)")
-    if re.search(r"(?<![\w·])·(?![\w·])", right):
+    if len(targets) == 1 and re.search(r"(?<![\w·])·(?![\w·])", right):
         raise CellError(
-            f"Equations: · stands for the name of a result within other names, as in W_x·, but it stands alone in "
-            f"{line!r}; write products without a sign, as in f h"
+            f"Equations: · stands for the name of the result, not for a product, in {line!r}; write f h for f times h"
         )
     if len(targets) > 1 and "·" not in right and "," not in right:
         raise CellError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.sequences import Sequences
-from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, listed, number, shown
 
 __all__ = ["Scaling"]
@@ -57,7 +57,7 @@ class Scaling:
 
         Rounded to nine digits. Symbols, classes, labels and columns of zeros and ones are not scaled. NaN and infinity
         are ignored. The deviation is set to 1 if it is less than a millionth of the mean or 1e-18, below the resolution
-        of float32. Raises DataError if no case has a value of a target.
+        of float32.
         """
         if not isinstance(data, Sequences):
             raise UsageError(
@@ -66,16 +66,9 @@ class Scaling:
         x, t = data.inputs, data.targets
         # Integer targets of whole cases may be labels.
         numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and t.dtype.kind == "f"
-        there = data.target_weights() > 0
-        if numbers:
-            empty = np.flatnonzero(~there.reshape(-1, t.shape[-1]).any(axis=0))
-            if empty.size:
-                raise DataError(
-                    f"Scaling.of: no case has a value of target {empty[0] + 1} of {t.shape[-1]}, so it cannot be "
-                    "learned; leave it out, or predict fewer rows ahead"
-                )
         return cls(
-            _measured(x, data.inside()) if x.ndim == 3 else None, _measured(t, there) if numbers else None
+            _measured(x, data.inside()) if x.ndim == 3 else None,
+            _measured(t, data.target_weights() > 0) if numbers else None,
         )
 
     def plain(self) -> list[list[list[float]] | None]:

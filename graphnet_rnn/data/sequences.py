@@ -184,7 +184,7 @@ class Sequences:
                     f"targets, not {found}"
                 )
             for case, (own, steps) in enumerate(zip(each, lengths, strict=True)):
-                if not whole and len(own) != steps:
+                if not whole and own.ndim and (len(own) < steps or own[steps:].any()):
                     raise DataError(
                         f"Sequences: the weights of case {case} must have {steps} time steps, as its inputs, not "
                         f"{len(own)}"

@@ -204,7 +204,7 @@ class Table:
 
         valid: fraction of the rows of each case, default 0.1. No target of the training part is in a row of the
         validation part, whatever the horizon. Independent rows are divided at random. Raises UsageError if a part
-        would be empty.
+        would be empty, DataError if no training row has a value of a target.
 
         >>> table = rnn.data.Table({"sold": np.arange(20.0)}, rnn.data.Choice(targets="sold", horizon=1))
         >>> train, valid = table.split(0.2)
@@ -214,7 +214,7 @@ class Table:
         share = fraction("Table.split: valid", valid)
         if self.columns.independent and 0 < (held := round(share * len(self._groups))) < len(self._groups):
             order = np.random.default_rng(0).permutation(len(self._groups))[:, None]
-            return self._sequences(list(order[held:])), self._sequences(list(order[:held]))
+            return self._sequences(list(order[held:]), learned=True), self._sequences(list(order[:held]))
         least = 1 if self.columns.horizon is None else 2  # the last row has no target
         kept = [round(share * len(rows)) for rows in self._groups]
         pairs = [
@@ -223,25 +223,24 @@ class Table:
         both = [[rows for rows in part if len(rows) >= least] for part in zip(*pairs, strict=True)]
         if not all(both) or self._choice.whole:
             raise UsageError(f"{self.where}: valid = {share:g} of the rows of each case leaves an empty part")
-        train, validation = (self._sequences(part) for part in both)
-        if train.targets.dtype.kind == "f":
-            names = self.columns.output_names()
-            learned = (train.target_weights().reshape(-1, len(names)) > 0).sum(axis=0)
-            for name, there in zip(names, learned, strict=True):
-                if not there:
-                    raise DataError(
-                        f"{self.where}: no training row has a value of {name}, so it cannot be learned; leave it out, "
-                        "or take a smaller horizon or more rows"
-                    )
-        return train, validation
+        train, validation = both
+        return self._sequences(train, learned=True), self._sequences(validation)
 
-    def _sequences(self, groups: list[Array]) -> Sequences:
-        """groups: rows of each case; targets of other rows are missing."""
+    def _sequences(self, groups: list[Array], learned: bool = False) -> Sequences:
+        """groups: rows of each case; targets of other rows are missing. learned: each target must have a value."""
         index, lengths, series = self._segments(groups)
         t, w = self._ahead(self._targets(), groups), self._weights()
         there = t >= 0 if t.dtype.kind == "i" else ~np.isnan(t)
         if not there.any():
             raise DataError(f"{self.where}: all targets are empty")
+        if learned and there.ndim == 2:
+            found = there[np.concatenate(groups)].any(axis=0)
+            for name, known in zip(self.columns.output_names(), found, strict=True):
+                if not known:
+                    raise DataError(
+                        f"{self.where}: no training row has a value of {name}, so it cannot be learned; leave it out, "
+                        "or take a smaller horizon or more rows"
+                    )
         t = np.where(there, t, 0)
         if w is None:
             w = there * 1.0

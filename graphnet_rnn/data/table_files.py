@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 #: A number with a decimal comma.
 DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
+#: A number with a decimal point.
 POINT = re.compile(r"^\s*[-+]?\d*\.\d+(?:[eE][-+]?\d+)?\s*$")
 
 
@@ -45,7 +46,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
             raise DataError(f"{path}: two columns have the same name")
         yield head
         empty = 0  # number of the first empty line
-        marks: dict[str, tuple[str, str]] = {}  # column -> its decimal mark, and the first value that has it
+        rows: list[list[str]] = []
         line = reader.line_num
         for row in reader:
             line = reader.line_num
@@ -57,17 +58,8 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                     f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
                     "with the case of each row"
                 )
-            if separator != ";":
-                yield row
-                continue
-            for name, value in zip(head, row, strict=False):
-                kind = "comma" if DECIMAL.match(value) else "point" if POINT.match(value) else ""
-                if kind and marks.setdefault(name, (kind, value))[0] != kind:
-                    raise DataError(
-                        f"{path}: column {name!r} has decimal commas and decimal points, {marks[name][1].strip()!r} "
-                        f"and {value.strip()!r} (line {line}); write numbers without separators of thousands"
-                    )
-            yield [DECIMAL.sub(r"\1.\2", value) for value in row]
+            rows.append(row)
+        yield from rows if separator != ";" else _with_points(rows)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from None
     except csv.Error as error:
@@ -75,6 +67,13 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
             f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator or a quote in it is "
             'written "5"" pipe"'
         ) from None
+
+
+def _with_points(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Numbers get decimal points, but not in columns with both marks: in 1.234 and 999,5 the point is of thousands."""
+    commas = {k for row in rows for k, value in enumerate(row) if DECIMAL.match(value)}
+    commas -= {k for row in rows for k in commas if k < len(row) and POINT.match(row[k])}
+    return [[DECIMAL.sub(r"\1.\2", v) if k in commas else v for k, v in enumerate(row)] for row in rows]
 
 
 def _separator(text: str) -> str:

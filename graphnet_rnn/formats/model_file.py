@@ -175,7 +175,7 @@ def checked_notes(who: str, notes: Any) -> dict[str, Any]:
     if notes is None or isinstance(notes, Mapping):
         with contextlib.suppress(TypeError, ValueError, RecursionError):
             found = dict(notes or {})
-            json.dumps(found, allow_nan=False, sort_keys=True)
+            json.dumps(found, sort_keys=True)
             return found
     raise UsageError(f"{who}: notes must be a dict of values that JSON can store, not {shown(notes)}")
 

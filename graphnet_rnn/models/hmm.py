@@ -61,7 +61,8 @@ class HMM(Model):
     derivative is carried back from piece to piece without truncation. A state with probability below 1e-308 is lost.
     backend, threads: see gn.compile. edges: number of moves that each state allows, one of them to itself, given by a
     random graph over the states; all other moves have probability 0. None (default), or `states` or more: all moves.
-    graph_seed: of this graph. values: tables by name instead of drawn ones.
+    graph_seed: of this graph. values: tables by name instead of drawn ones,
+    kept as they are, also if a row has another sum than 1.
     All numbers are float64, as counts of a long text need this precision.
     Raises UsageError for invalid settings and tables, DataError for invalid symbols.
     Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989.
@@ -114,8 +115,11 @@ class HMM(Model):
         )
         self._pi, self._A, self._B = self.parameters.values()
         for name, node in self.parameters.items():
-            _distributions(f"HMM: {name}", node.value, node.shape)
-        self._require_edges(self._A.value)
+            if not ((node.value >= 0) & np.isfinite(node.value)).all():
+                raise UsageError(
+                    f"HMM: {name} must hold probabilities; the smallest entry is {node.value.min():g}, the largest "
+                    f"{node.value.max():g}"
+                )
         self._functions: dict[tuple[str, int, int], gn.Function] = {}
 
     def _drawn(self, frequencies: Any) -> dict[str, Any]:
@@ -179,16 +183,13 @@ class HMM(Model):
     @A.setter
     def A(self, table: Any) -> None:
         found = _distributions("A", table, self._A.shape)
-        self._require_edges(found)
-        self._A.value[...] = found
-
-    def _require_edges(self, A: Array) -> None:
-        stray = np.argwhere((A > 0) & ~self._possible)
+        stray = np.argwhere((found > 0) & ~self._possible)
         if stray.size:
             i, j = stray[0]
             raise UsageError(
-                f"A must be 0 where the graph has no edge (edges={self.edges}), but A[{i}, {j}] is {A[i, j]:g}"
+                f"A must be 0 where the graph has no edge (edges={self.edges}), but A[{i}, {j}] is {found[i, j]:g}"
             )
+        self._A.value[...] = found
 
     @property
     def B(self) -> Array:

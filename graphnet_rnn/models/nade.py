@@ -147,7 +147,7 @@ class RecurrentNADE(Model):
     def cases(self, time: int) -> Callable[..., Node]:
         """Function for rnn.GraphCases: -log P of each sequence of up to `time` frames, in nats
 
-        Its arrays are "v" (time, cases, bits) and "lengths" (cases,).
+        Its arrays are "v" (time, cases, bits), 0 or 1, and "lengths" (cases,).
         """
         return _Cases(self, whole_number("RecurrentNADE: time", time))
 

@@ -17,7 +17,7 @@ from graphnet_rnn.data.sequences import padded
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.network.running import Runner, checked_inputs
+from graphnet_rnn.network.running import Runner, array_of, checked_floats
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import has_items, listed, shown, whole_number
 
@@ -213,22 +213,29 @@ class Seq2Seq(Model):
         return list(given)
 
     def _read(self, sources: Any) -> dict[str, Array]:
-        x, lengths = padded(self._rows("sources", sources))
+        rows = self._rows("sources", sources)
+        symbols = self.encoder.reads == "symbols"
+        if not symbols:
+            rows = [self._numbers(f"Seq2Seq: source {case}", row) for case, row in enumerate(rows)]
+        x, lengths = padded(rows)
         if len(x) > self.longest[0]:
             case = int(lengths.argmax())
             raise DataError(
                 f"Seq2Seq: source {case} has {lengths[case]} steps, more than longest, {self.longest[0]}"
             )
-        symbols = self.encoder.reads == "symbols"
         if symbols and (
             x.ndim != 2 or x.dtype.kind not in "iu" or x.min() < 0 or x.max() >= self.encoder.inputs
         ):
             raise DataError(f"Seq2Seq: sources must be symbols in 0 ... {self.encoder.inputs - 1}")
-        if not symbols:
-            x = checked_inputs("Seq2Seq: sources", self.encoder, x)
         read = np.zeros((self.longest[0], *x.shape[1:]), x.dtype)
         read[: len(x)] = x
         return {"read": read, "length": lengths}
+
+    def _numbers(self, who: str, source: Any) -> Array:
+        found, width = array_of(who, source), self.encoder.inputs
+        if found.ndim != 2 or found.shape[1] != width:
+            raise DataError(f"{who} must have the shape (steps, {width}), not {list(found.shape)}")
+        return checked_floats(who, found, self.encoder.dtype)
 
     # -- use ---------------------------------------------------------------------------------------
 

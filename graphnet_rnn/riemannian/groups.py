@@ -111,7 +111,7 @@ class PreActivation:
     def sources(self) -> dict[Node, Node | float]:
         """Source S of each weight, a node or a number; the sum, if the weight enters twice.
 
-        With slopes B = ∂C/∂V, the sum of Sᵀ B over time steps is the gradient of a weight matrix.
+        With slopes B = ∂C/∂V, the sum of Sᵀ B over time steps is the gradient of a weight matrix without a gate.
         """
         found: dict[Node, Node | float] = {}
         for term in self.terms:

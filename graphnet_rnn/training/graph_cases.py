@@ -187,7 +187,8 @@ class GraphCases(BatchesOfCases):
                 f"GraphCases: all arrays of {argument} must have the same number of cases, at least one; got "
                 f"{of_each}"
             )
-        getattr(self._graph, "check", lambda arrays: None)(found)
+        if callable(check := getattr(self._graph, "check", None)):
+            check(found)
         return found, next(iter(counts.values()))
 
     def _chosen(self, arrays: Mapping[str, Array], which: Array) -> dict[str, Array]:

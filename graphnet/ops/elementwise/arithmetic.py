@@ -278,7 +278,8 @@ def power(x: Any, exponent: Any) -> Node:
     x: node, array or number. exponent: n. A number allows negative x, and keeps x's dtype (integer x becomes float64 if
     the number is negative or a float). With a node or an array, integers become float64, and x must be positive for
     gradients to exist.
-    Raises DtypeError for a number that an integer x's dtype cannot hold, or above 2^53.
+    Raises DtypeError for a number that an integer x's dtype cannot hold, or above 2^53, and for an
+    int that float64 cannot hold.
 
     >>> gn.compile(gn.power([1.0, 2.0, 3.0], 2))()[0].tolist()
     [1.0, 4.0, 9.0]
@@ -294,7 +295,7 @@ def power(x: Any, exponent: Any) -> Node:
             return fill(1, x.shape, x.dtype)
         # Kernels compute with exponents of float64.
         largest = sys.float_info.max if is_float(x.dtype) else min(np.iinfo(x.dtype).max, 2**53)
-        if exponent > largest:
+        if isinstance(exponent, int) and abs(exponent) > largest:
             raise DtypeError(
                 f"power: the exponent {shown(exponent)} does not fit {x.dtype} (at most {largest:g}), the dtype of "
                 f"{x.describe()} (made at {x.origin}); use a smaller one, or cast the base to a wider dtype."

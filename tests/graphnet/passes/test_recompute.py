@@ -163,10 +163,9 @@ def test_only_the_recurrence_is_recomputed() -> None:
     assert passes.recompute(graph, segments=4) is graph
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "steps", "shares"),
-    [(rnn.GRU, 30, (0.8, 0.5)), (rnn.LSTM, 40, (0.8, 0.5, 0.35))],
+    [(rnn.GRU, 30, (0.8, 0.5)), pytest.param(rnn.LSTM, 40, (0.8, 0.5, 0.35), marks=pytest.mark.slow)],
 )
 def test_a_budget_is_kept_with_no_more_segments_than_it_takes(
     cell: type[rnn.Cell], steps: int, shares: tuple[float, ...]

@@ -105,7 +105,7 @@ REFUSED = {
     "h' = tanh x": "needs parentheses",
     "h' = c' h; c' = c": "used before the equation",
     "a, b = x W; h' = a b": "write · for their names",
-    "f = σ(x V); h' = f · h": "· stands for the name of a result within other names",
+    "f = σ(x V); h' = f · h": "· stands for the name of the result, not for a product",
     "i, f = σ(x, 2 h); h' = i f": "only have names",
     "h = x W": "no equation defines",
     "": "no equation defines",

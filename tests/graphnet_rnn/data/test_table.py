@@ -426,9 +426,9 @@ def test_a_target_without_training_values_is_refused() -> None:
     with pytest.raises(DataError, match=r"no training row has a value of y \+54, .* smaller horizon"):
         table.split(0.1)
     y = np.arange(10.0)
-    empty = Table({"x": y, "a": y, "b": [""] * 10}, Choice("x", ("a", "b"))).sequences
-    with pytest.raises(DataError, match="no case has a value of target 2 of 2"):
-        rnn.data.Scaling.of(empty)
+    empty = Table({"x": y, "a": y, "b": [""] * 10}, Choice("x", ("a", "b")))
+    with pytest.raises(DataError, match="no training row has a value of b"):
+        empty.split(0.1)
 
 
 def test_weights_are_those_of_the_predicted_rows() -> None:
