@@ -55,7 +55,7 @@ class NumpyProgram(Program):
         fed = set(self.inputs)
         #: (position, rule, positions of inputs, positions to free) for each node that is not fed.
         self.steps: list[tuple[int, Callable[..., Array], tuple[int, ...], tuple[int, ...]]] = [
-            (i, node.op.forward, tuple(position[x] for x in node.inputs), self.plan.freed[i])
+            (i, _rule(node), tuple(position[x] for x in node.inputs), self.plan.freed[i])
             for i, node in enumerate(self.plan.order)
             if i not in fed
         ]
@@ -152,9 +152,27 @@ def call_forward(node: Node, arrays: Sequence[Array]) -> Array:
     """The node's value by its op's own rule; an error names the node."""
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(node.op.forward(*arrays))
+            return _rule(node)(*arrays)
     except Exception as error:
         raise _failure(node, error) from error
+
+
+def _rule(node: Node) -> Callable[..., Array]:
+    """The forward rule; the result of an op of a user is checked."""
+    forward = node.op.forward
+    if type(node.op).__module__.startswith("graphnet."):
+        return forward
+
+    def checked(*arrays: Array) -> Array:
+        found = np.asarray(forward(*arrays))
+        if found.shape != node.shape or not np.can_cast(found.dtype, node.dtype, "same_kind"):
+            raise BackendError(
+                f"{node.op.name}.forward returned {found.dtype} of shape {list(found.shape)} for {node.describe()}, "
+                f"which is {node.dtype}; return an array of this shape and dtype" + _place(node)
+            )
+        return found.astype(node.dtype, copy=False)
+
+    return checked
 
 
 def blas_limit(threads: int | None) -> Callable[[], AbstractContextManager[object]]:

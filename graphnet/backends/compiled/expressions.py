@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from graphnet.errors import BackendError
 from graphnet.graph.dtypes import BOOL, FLOAT64
 from graphnet.graph.expression import VARIABLES, fixed_number, parse_expression
 from graphnet.graph.node import Dtype
@@ -71,7 +72,7 @@ class Emitter(ABC, Generic[V]):
 def evaluate(emitter: Emitter[V], step: Step, inputs: Sequence[V], dtypes: Sequence[Dtype]) -> V:
     """The step's value, as its dtype, from its inputs' values; dtypes: the inputs'."""
     typed = list(map(_Typed, inputs, dtypes))
-    walk = _Walk(emitter, typed, step.dtype)
+    walk = _Walk(emitter, typed, step.dtype, step.kernel)
     return walk.converted(walk.visit(parse_expression(step.kernel)), step.dtype).value
 
 
@@ -83,8 +84,8 @@ class _Typed(NamedTuple, Generic[V]):
 class _Walk(Generic[V]):
     """Visits a parsed expression; numbers take the dtype of the other operand."""
 
-    def __init__(self, emitter: Emitter[V], inputs: Sequence[_Typed[V]], target: Dtype) -> None:
-        self.emitter = emitter
+    def __init__(self, emitter: Emitter[V], inputs: Sequence[_Typed[V]], target: Dtype, kernel: str) -> None:
+        self.emitter, self.kernel = emitter, kernel
         self.variables = dict(zip(VARIABLES, inputs, strict=False))
         #: The dtype of numbers: that of the inputs, or `target` without inputs.
         self.dtype = next((x.dtype for x in inputs if x.dtype != BOOL), target)
@@ -94,6 +95,11 @@ class _Walk(Generic[V]):
         return method(tree)
 
     def number(self, value: float) -> _Typed[V]:
+        if self.dtype.kind in "iu" and not float(value).is_integer():
+            raise BackendError(
+                f"the kernel {self.kernel!r} has the number {value:g}, which {self.dtype} cannot hold; cast its inputs "
+                'to floats, or set domain = "float" in the op'
+            )
         return _Typed(self.emitter.number(value, self.dtype), self.dtype)
 
     def Constant(self, tree: ast.Constant) -> _Typed[V]:

@@ -56,7 +56,10 @@ class Elementwise(Op):
 
     def partials(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
         """partials(y, *inputs): returns ∂y/∂x for each input."""
-        raise NotImplementedError
+        raise DifferentiationError(
+            f"{self.name} has no partials, so nothing behind {args[0].describe()} can be differentiated (made at "
+            f"{args[0].origin}). Give the op a `partials` method, or cut the path with gn.stop_gradient."
+        )
 
     # -- derived from them -------------------------------------------------------------------
 
