@@ -152,7 +152,7 @@ def call_forward(node: Node, arrays: Sequence[Array]) -> Array:
     """The node's value by its op's own rule; an error names the node."""
     try:
         with np.errstate(all="ignore"):
-            return _rule(node)(*arrays)
+            return np.asarray(_rule(node)(*arrays))
     except Exception as error:
         raise _failure(node, error) from error
 

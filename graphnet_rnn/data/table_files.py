@@ -46,7 +46,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
             raise DataError(f"{path}: two columns have the same name")
         yield head
         empty = 0  # number of the first empty line
-        rows: list[list[str]] = []
+        rows: list[list[str]] = []  # of a table with semicolons, whose decimal marks depend on whole columns
         line = reader.line_num
         for row in reader:
             line = reader.line_num
@@ -58,8 +58,11 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                     f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
                     "with the case of each row"
                 )
-            rows.append(row)
-        yield from rows if separator != ";" else _with_points(rows)
+            if separator == ";":
+                rows.append(row)
+            else:
+                yield row
+        yield from _with_points(rows)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from None
     except csv.Error as error:

@@ -77,10 +77,8 @@ class EnergyCases(CompiledProblem):
         self.objective = ContrastiveDivergence(
             self.model, 1, self.seed, self.backend, self.threads, self.chains
         )
-        self.seed, self.below = (
-            self.objective.seed,
-            listed("EnergyCases: below", self.below, "trained models"),
-        )
+        self.seed = self.objective.seed
+        self.below = listed("EnergyCases: below", self.below, "trained models")
         Stack([*self.below, self.model])  # raises if they do not fit
         self._reader = self.below[0] if self.below else self.model
         self._axis, self._draw = self._reader.case_axis, data if callable(data) else None
