@@ -371,6 +371,7 @@ class Function(CompiledCallable, ShowsItself):
         if self._running.updated:
             given = [np.array(array) for array in given]
         samples = [self._whole_program.timed(given) for _ in range(repeats)]
+        self._running.restart()
         order = self.graph.order
         return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))
 

@@ -100,6 +100,10 @@ class Running:
         self._last, self._failed = given, False
         return tuple(outputs)
 
+    def restart(self) -> None:
+        """Makes the next `again` compute all nodes, after the program ran on other arrays."""
+        self._whole = True
+
     def _require_varying(self, who: str) -> None:
         if not self.varying:
             raise BackendError(f"{who}: none of the inputs was made with gn.input(..., varying=True)")

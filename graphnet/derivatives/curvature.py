@@ -29,7 +29,7 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import fill, stop_gradient
 from graphnet.ops.surrogate import Surrogate, surrogates_among
-from graphnet.settings import listed, shown
+from graphnet.settings import amount, listed, shown
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -110,7 +110,19 @@ def _damping(entry: Any) -> tuple[Node, Node, Any]:
             f"gauss_newton_product: damping must hold triples (a, h, μ) of two nodes and a "
             f"number, not {shown(entry, 80)}"
         )
-    return entry[0], entry[1], entry[2]
+    a, h, weight = entry
+    if a not in ancestors([h], stop=[a]):
+        raise UsageError(
+            f"gauss_newton_product: damping: h = {h.describe()} (made at {h.origin}) is not computed from a = "
+            f"{a.describe()} (made at {a.origin})"
+        )
+    if not isinstance(weight, Node):
+        weight = amount("gauss_newton_product: damping: μ", weight)
+    elif weight.shape:
+        raise UsageError(
+            f"gauss_newton_product: damping: μ must be a number or a scalar node, not {weight.describe()}"
+        )
+    return a, h, weight
 
 
 def _convex(cost: Node) -> tuple[Node, list[Node]]:

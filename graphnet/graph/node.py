@@ -196,6 +196,11 @@ class Op:
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         cls.is_view = cls.view is not Op.view
+        if isinstance(cls.signature, str) and cls.signature:
+            try:
+                parse(cls.signature)
+            except ValueError as error:
+                raise UsageError(f"{cls.__name__}: {error}; write e.g. '... n m, m -> ... n'") from None
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._settings() == other._settings())

@@ -95,6 +95,8 @@ def parse(text: str) -> Signature:
         raise ValueError(f"signature {text!r} has no '->'")
     inputs = tuple(tuple(part.split()) for part in left.split(","))
     output = tuple(right.split())
+    if any("..." in axes[1:] for axes in (*inputs, output)):
+        raise ValueError(f"signature {text!r}: ... must be the first axis")
     known = {axis for axes in inputs for axis in axes}
     unknown = [axis for axis in output if axis not in known]
     if unknown:

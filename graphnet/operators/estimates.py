@@ -35,7 +35,8 @@ def trace(op: Any, samples: int = 100, method: str = "hutch++", seed: int = 0) -
     method: "hutchinson", or "hutch++" (default): the exact trace on the subspace found by a third of the products, plus
     Hutchinson's estimate of the rest. For a matrix with few large eigenvalues, such as most Hessians, its error is much
     smaller for the same work; for a nearly flat spectrum it is √3 times Hutchinson's.
-    seed: random seed, 0 by default; the same seed gives the same numbers.
+    seed: random seed, 0 by default; the same seed gives the same numbers. The error is an estimate, too: from samples
+    values, or a third of them with hutch++; do not rely on it below ten values.
     Raises UsageError for an operator that is not square, and for fewer samples than an error needs: 2, for hutch++ 6.
     Source: Hutchinson 1990; Meyer, Musco, Musco & Woodruff 2021, algorithm 1 (Hutch++).
 

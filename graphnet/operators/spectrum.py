@@ -65,14 +65,14 @@ def eigenvalues(
     the most negative first; "magnitude" for the largest |λ| first.
     tolerance: relative error of the λ; 0 (default) for the rounding of the operator's dtype. iterations: maximum number
     of restarts; None (default) for 10 n. seed: random seed of the initial vector, 0 by default.
-    Raises UsageError without SciPy (pip install scipy) and for an operator that is not square; GraphnetError if
-    fewer than k have converged.
+    Raises UsageError without SciPy (pip install scipy) and for an operator that is not square or not symmetric;
+    GraphnetError if fewer than k have converged.
     Source: Lanczos 1950; Sorensen 1992 (the restarts).
 
     >>> gn.eigenvalues(np.diag([1.0, 2.0, 3.0]), k=2).values.round(3).tolist()
     [3.0, 2.0]
     """
-    n = square_operator("eigenvalues", op)
+    n = _symmetric_operator("eigenvalues", op)
     k = whole_number("eigenvalues: k", k, most=n)
     one_of("eigenvalues: which", which, tuple(_WHICH))
     tolerance = amount("eigenvalues: tolerance", tolerance)
@@ -91,6 +91,8 @@ def eigenvalues(
             dtype=dtype,
         )
         start = generator.standard_normal(n).astype(dtype)
+        if not checked.matvec(start).any():  # A = 0, which ARPACK refuses
+            return Eigenvalues(np.zeros(k), np.eye(n, k))
         try:
             values, vectors = linalg.eigsh(
                 checked, k, which=_WHICH[which], v0=start, maxiter=iterations, tol=tolerance
@@ -122,9 +124,9 @@ def spectral_density(
     points of a grid over all θ, 400 by default. steps: number of Lanczos steps, 80 by default; each is a product, and
     its vector is kept (steps · n numbers of 8 bytes). Outer eigenvalues become exact first. samples: number of random
     vectors v, at least 2, 10 by default.
-    width: σ, the broadening; None (default) for a hundredth of the range of θ. seed: random seed, 0 by default. error:
+    width: σ, the broadening; None (default) for a hundredth of the range of θ, or of |θ| if all are equal. seed: random seed, 0 by default. error:
     the standard error of the mean over v.
-    Raises UsageError for an operator that is not square, and for invalid settings.
+    Raises UsageError for an operator that is not square or not symmetric, and for invalid settings.
     Source: Ubaru, Chen & Saad 2017, algorithm 1; Lin, Saad & Yang 2016 (the broadening); Ghorbani, Krishnan & Xiao
     2019.
 
@@ -132,7 +134,7 @@ def spectral_density(
     >>> round(float(np.trapezoid(density, t)), 2)
     1.0
     """
-    n = square_operator("spectral_density", op)
+    n = _symmetric_operator("spectral_density", op)
     steps = whole_number("spectral_density: steps", steps)
     samples = whole_number("spectral_density: samples", samples, least=2)
     sigma = None if width is None else amount("spectral_density: width", width, above_zero=True)
@@ -141,11 +143,25 @@ def spectral_density(
     rules = [_quadrature(op, generator.standard_normal(n), min(steps, n)) for _ in range(samples)]
     low, high = min(nodes.min() for nodes, _ in rules), max(nodes.max() for nodes, _ in rules)
     if sigma is None:
-        sigma = 0.01 * (high - low) or 0.01 * max(abs(high), 1e-30)
+        size = max(abs(low), abs(high), 1e-30)
+        sigma = 0.01 * (high - low if high - low > 1e-10 * size else size)
     if isinstance(where, int):
         where = np.linspace(low - 5 * sigma, high + 5 * sigma, where)
     seen = np.array([_broadened(where, nodes, weights, sigma) for nodes, weights in rules])
     return SpectralDensity(where, seen.mean(axis=0), seen.std(axis=0, ddof=1) / np.sqrt(samples))
+
+
+def _symmetric_operator(function: str, op: Any) -> int:
+    """Returns the number of rows; raises UsageError unless uᵀAv = vᵀAu for random u and v."""
+    n = square_operator(function, op)
+    pair = np.random.default_rng(0).standard_normal((n, 2))
+    products = pair.T @ products_with(function, op, pair)
+    if abs(products[0, 1] - products[1, 0]) > 1e-3 * np.abs(products).max():
+        raise UsageError(
+            f"{function}: op must be symmetric, but uᵀAv = {products[0, 1]:g} and vᵀAu = {products[1, 0]:g} for random u "
+            "and v; pass (A + A.T) / 2 for the symmetric part"
+        )
+    return n
 
 
 def _points(points: Any) -> int | Array:

@@ -20,6 +20,7 @@ from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, Shape
 from graphnet.graph.provenance import Origin
 from graphnet.graph.signature import parse
 from graphnet.ops.kernel_content import content_of
+from graphnet.ops.leaf import as_shape
 from graphnet.settings import shown
 from graphnet.system.process import has_compiler
 
@@ -133,15 +134,19 @@ class Rowwise(Op):
                 f"output and {len(inputs)} input(s), in order, then settings and scratch memory by name."
             )
         settings, scratch = vars(self), self.scratch(y, *inputs)
+        if not isinstance(scratch, Mapping):
+            raise UsageError(f"{self.name}: `scratch` must return a dict of shapes by name, not {shown(scratch)}.")
         found: list[Setting | Shape] = []
         for name in named[1 + len(inputs) :]:
+            value = settings.get(name)
+            value = value.item() if isinstance(value, np.generic) else value
             if name in scratch:
-                found.append(tuple(scratch[name]))
-            elif isinstance(settings.get(name), (bool, int, float)):
-                found.append(settings[name])
+                found.append(as_shape(scratch[name], f"{self.name}: scratch[{name!r}]"))
+            elif isinstance(value, (bool, float)) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+                found.append(value)
             else:
                 what = (
-                    f"{shown(settings[name], 40)}, not a number"
+                    f"{shown(settings[name], 40)}, not a number that fits in 64 bits"
                     if name in settings
                     else "not a field of the op"
                 )

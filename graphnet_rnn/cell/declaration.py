@@ -20,6 +20,7 @@ from graphnet.system.text import did_you_mean
 from graphnet_rnn.cell.initializers import Initializer, checked_initial, wrong_initial
 from graphnet_rnn.cell.weights import unfit
 from graphnet_rnn.errors import CellError
+from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.settings import shown
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def check(cell: Cell) -> None:
     _check_attributes(cell)
     _check_states(cell)
     _check_step(cell)
+    _check_settings(cell)
 
 
 def _check_attributes(cell: Cell) -> None:
@@ -220,6 +222,29 @@ def _check_states(cell: Cell) -> None:
             raise CellError(
                 f"{owner} at {_declared_at(cell, 'states')}: the state {state.name} has the width {state.width!r}, but "
                 f"the cell has no such attribute; write self.{state.width} = ... in __init__."
+            )
+
+
+def _check_settings(cell: Cell) -> None:
+    """Raises CellError if `__init__` changes a setting: a model file would recreate another cell."""
+    given = cell.settings()
+    try:
+        stored = type(cell)(**given).settings()
+    except Exception as error:  # a user's class may raise anything
+        raise CellError(
+            f"{cell!r} cannot be created again with its settings, as a model file would do ({error}); store each "
+            f"argument as it is given in __init__ (at {init_line(cell)})."
+        ) from error
+    for name, value in given.items():
+        try:
+            is_same = to_json(stored[name]) == to_json(value)
+        except (TypeError, CellError):  # a file cannot hold this setting
+            continue
+        if not is_same:
+            raise CellError(
+                f"{type(cell).__name__}({name}={shown(value, 40)}) stores {name} = {shown(stored[name], 40)}, so a "
+                f"model file could not recreate the cell; write self.{name} = {name} in __init__ (at "
+                f"{init_line(cell)}), and give other values other names."
             )
 
 

@@ -28,6 +28,8 @@ SYMBOLS: dict[type, str] = {
 }  # fmt: skip
 #: Powers up to this one are products; those of integers always are, or a library's pow would round them.
 MULTIPLIED = 8
+#: Functions that are defined for integers.
+OF_INTEGERS = ("abs", "max", "min", "mod")
 
 
 class Emitter(ABC, Generic[V]):
@@ -95,12 +97,16 @@ class _Walk(Generic[V]):
         return method(tree)
 
     def number(self, value: float) -> _Typed[V]:
-        if self.dtype.kind in "iu" and not float(value).is_integer():
-            raise BackendError(
-                f"the kernel {self.kernel!r} has the number {value:g}, which {self.dtype} cannot hold; cast its inputs "
-                'to floats, or set domain = "float" in the op'
-            )
+        if not float(value).is_integer():
+            self.require_floats(f"has the number {value:g}", self.dtype)
         return _Typed(self.emitter.number(value, self.dtype), self.dtype)
+
+    def require_floats(self, problem: str, dtype: Dtype) -> None:
+        if dtype.kind in "iu":
+            raise BackendError(
+                f"the kernel {self.kernel!r} {problem}, but computes with {dtype}; cast its inputs to floats, or set "
+                'domain = "float" in the op'
+            )
 
     def Constant(self, tree: ast.Constant) -> _Typed[V]:
         assert isinstance(tree.value, (int, float))
@@ -124,6 +130,8 @@ class _Walk(Generic[V]):
         return self.converted(a, self.dtype), self.converted(b, self.dtype)
 
     def arithmetic(self, symbol: str, a: _Typed[V], b: _Typed[V]) -> _Typed[V]:
+        if symbol == "/":
+            self.require_floats("divides", a.dtype)
         return _Typed(self.emitter.arithmetic(symbol, a.value, b.value, a.dtype), a.dtype)
 
     def BinOp(self, tree: ast.BinOp) -> _Typed[V]:
@@ -176,6 +184,8 @@ class _Walk(Generic[V]):
 
     def called(self, name: str, *arguments: _Typed[V]) -> _Typed[V]:
         dtype = arguments[0].dtype
+        if name not in OF_INTEGERS:
+            self.require_floats(f"calls {name}", dtype)
         return _Typed(self.emitter.call(name, [a.value for a in arguments], dtype), dtype)
 
 

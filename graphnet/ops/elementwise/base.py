@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
+from graphnet.errors import (
+    DifferentiationError,
+    DtypeError,
+    ShapeError,
+    UsageError,
+    ValueAccessError,
+    table_of_inputs,
+)
 from graphnet.graph.dtypes import BOOL, FLOAT64, common_dtype, is_float
+from graphnet.graph.expression import VARIABLES, is_compilable, parse_expression
 from graphnet.graph.node import OPERATORS, Dtype, Node, Op, Shape
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, filled
@@ -51,6 +60,17 @@ class Elementwise(Op):
     domain: ClassVar[str] = "common"
     #: True if Python's True and False are valid inputs.
     takes_flags: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if cls.arity and isinstance(cls.kernel, str) and is_compilable(cls.kernel):
+            read = {part.id for part in ast.walk(parse_expression(cls.kernel)) if isinstance(part, ast.Name)}
+            for name in VARIABLES[cls.arity :]:
+                if name in read:
+                    raise UsageError(
+                        f"{cls.__name__}: the kernel {cls.kernel!r} reads {name}, but arity is {cls.arity}; set "
+                        f"arity = {VARIABLES.index(name) + 1}"
+                    )
 
     # -- given by each op --------------------------------------------------------------------
 
