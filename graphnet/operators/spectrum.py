@@ -124,8 +124,8 @@ def spectral_density(
     points of a grid over all θ, 400 by default. steps: number of Lanczos steps, 80 by default; each is a product, and
     its vector is kept (steps · n numbers of 8 bytes). Outer eigenvalues become exact first. samples: number of random
     vectors v, at least 2, 10 by default.
-    width: σ, the broadening; None (default) for a hundredth of the range of θ, or of |θ| if all are equal. seed: random seed, 0 by default. error:
-    the standard error of the mean over v.
+    width: σ, the broadening; None (default) for a hundredth of the range of θ, or of |θ| if all are equal. seed: random
+    seed, 0 by default. error: the standard error of the mean over v.
     Raises UsageError for an operator that is not square or not symmetric, and for invalid settings.
     Source: Ubaru, Chen & Saad 2017, algorithm 1; Lin, Saad & Yang 2016 (the broadening); Ghorbani, Krishnan & Xiao
     2019.
@@ -158,8 +158,8 @@ def _symmetric_operator(function: str, op: Any) -> int:
     products = pair.T @ products_with(function, op, pair)
     if abs(products[0, 1] - products[1, 0]) > 1e-3 * np.abs(products).max():
         raise UsageError(
-            f"{function}: op must be symmetric, but uᵀAv = {products[0, 1]:g} and vᵀAu = {products[1, 0]:g} for random u "
-            "and v; pass (A + A.T) / 2 for the symmetric part"
+            f"{function}: op must be symmetric, but uᵀAv = {products[0, 1]:g} and vᵀAu = {products[1, 0]:g} for "
+            "random u and v; pass (A + A.T) / 2 for the symmetric part"
         )
     return n
 

@@ -135,7 +135,9 @@ class Rowwise(Op):
             )
         settings, scratch = vars(self), self.scratch(y, *inputs)
         if not isinstance(scratch, Mapping):
-            raise UsageError(f"{self.name}: `scratch` must return a dict of shapes by name, not {shown(scratch)}.")
+            raise UsageError(
+                f"{self.name}: `scratch` must return a dict of shapes by name, not {shown(scratch)}."
+            )
         found: list[Setting | Shape] = []
         for name in named[1 + len(inputs) :]:
             value = settings.get(name)

@@ -61,8 +61,8 @@ class HMM(Model):
     derivative is carried back from piece to piece without truncation. A state with probability below 1e-308 is lost.
     backend, threads: see gn.compile. edges: number of moves that each state allows, one of them to itself, given by a
     random graph over the states; all other moves have probability 0. None (default), or `states` or more: all moves.
-    graph_seed: of this graph. values: tables by name instead of drawn ones,
-    kept as they are, also if a row has another sum than 1.
+    graph_seed: of this graph. values: tables by name instead of drawn ones, kept as they are, also if a row has another
+    sum than 1.
     All numbers are float64, as counts of a long text need this precision.
     Raises UsageError for invalid settings and tables, DataError for invalid symbols.
     Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989.
@@ -294,6 +294,7 @@ class HMM(Model):
         Returns one of several equally likely paths. Raises DataError if no path can emit the symbols.
         Source: Viterbi 1967; Rabiner 1989, eqs 32-35.
         """
+        self.require_finite("viterbi")
         lanes, shape = self._lanes("viterbi", symbols)
         with np.errstate(divide="ignore"):  # log 0 = -inf for impossible moves
             pi, A, B = [np.log(table.value) for table in (self._pi, self._A, self._B)]
@@ -320,6 +321,7 @@ class HMM(Model):
 
         length: number of symbols. seed: of the random numbers. batch: number of sequences.
         """
+        self.require_finite("sample")
         length = whole_number("sample: length", length)
         lanes = 1 if batch is None else whole_number("sample: batch", batch)
         generator = np.random.default_rng(whole_number("sample: seed", seed, least=0))

@@ -58,11 +58,12 @@ class NonlinearConjugateGradient(LineSearchOptimizer):
     def first(self, here: Point, direction: Array, state: State) -> float:
         fall = float(state["fall"][0])
         promised = fall if fall > 0 else 0.5 * norm(here.gradient)
-        return min(1.0, -1.01 * 2 * promised / inner(here.gradient, direction))
+        slope = inner(here.gradient, direction)
+        return min(1.0, -1.01 * 2 * promised / slope) if slope else 1.0
 
     def learn(self, here: Point, there: Point, direction: Array, state: State) -> None:
         change, before = _changed(there.gradient, here.gradient)
-        _turned(state["bend"], direction, max(0.0, change / before))
+        _turned(state["bend"], direction, max(0.0, change / before) if before else 0.0)
         state["fall"][...] = here.loss - there.loss
 
     def forget(self, state: State) -> bool:

@@ -80,7 +80,8 @@ class Outputs:
         for node in self._surrogates:
             raise UsageError(
                 f"the loss {node.describe()} (made at {node.origin}) has no Hessian of its own, only that of a "
-                "surrogate: use a metric of slopes only, such as rnn.riemannian.OuterProduct(outputs='same')"
+                "surrogate: use a metric of slopes only, rnn.riemannian.OuterProduct(outputs='same') or "
+                "Kronecker(sampled=False)"
             )
         return self._weights
 
@@ -133,9 +134,9 @@ class Outputs:
 
     def rows(self, V: Node, v: Node, u: Node) -> Node | None:
         """v_iᵀ H_L u_i for each case and row of two matrices, (rows, outputs); None if no loss reads V."""
-        forms = []
+        forms, weights = [], self.weights
         for number, step in self._at.get(V, ()):
-            loss, g = self.losses[number], self.weights[number]
+            loss, g = self.losses[number], weights[number]
             _, *targets = loss.inputs
             if step is not None:
                 g, targets = g[step], [t[step] for t in targets]

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 
 from viz.drawing.closed import Box, BoxKind, ClosedPicture, Link
+from viz.drawing.names import printable
 from viz.drawing.note import Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order
 from viz.errors import DrawingError
@@ -76,10 +77,10 @@ def close_clusters(picture: Picture, notes: Notes | None) -> Picture:
 def _composite(cluster: Cluster, shapes: Sequence[Shape], notes: Notes | None) -> Shape:
     nodes = tuple(node for shape in shapes for node in shape.nodes)
     operators = sum(shape.role is Role.OPERATOR for shape in shapes)
+    title = printable(f"{' '.join(cluster.lines)}: {operators} operators", 200)
     return Shape(
-        shapes[-1].key, Role.OPERATOR, tuple(map(escape, cluster.lines)),
-        f"{' '.join(cluster.lines)}: {operators} operators", None, any(shape.is_cost for shape in shapes),
-        notes.note(nodes) if notes else None, nodes,
+        shapes[-1].key, Role.OPERATOR, tuple(escape(printable(line, 200)) for line in cluster.lines), title,
+        None, any(shape.is_cost for shape in shapes), notes.note(nodes) if notes else None, nodes,
     )  # fmt: skip
 
 

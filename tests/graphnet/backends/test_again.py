@@ -152,6 +152,15 @@ def test_the_forward_pass_is_left_out() -> None:
     assert lower(unsplit.graph).fixed == 0
 
 
+def test_a_profile_in_between_changes_nothing() -> None:
+    x, v = gn.input((3,), name="x"), gn.input((3,), name="v", varying=True)
+    function, ones = gn.compile([gn.tanh(x) * v], [x, v]), np.ones(3, "float32")
+    (expected,) = function(ones, ones)
+    function.profile(repeats=1)
+    for times in (1, 2):
+        np.testing.assert_allclose(function.again(times * ones)[0], times * expected, rtol=1e-6)
+
+
 def test_invalid_calls_raise_errors() -> None:
     x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
     zeros, plain, function = np.zeros(2, "float32"), gn.compile([x * 2], [x]), gn.compile([x * v], [x, v])

@@ -210,8 +210,12 @@ def test_ops_that_leave_out_or_break_a_rule() -> None:
             gn.compile([node], [x], check=check)(ones)
     with pytest.raises(NotImplementedError, match="Shapeless needs a `signature` or an `infer` method"):
         own("Shapeless")(x)
-    with pytest.raises(ValueError, match="output axis m is in no input"):
-        own("Typo", signature="n -> m")(x)
+    for signature, problem in (
+        ("n -> m", "output axis m is in no input"), ("n", "has no '->'"),
+        ("... n -> n ...", "... must be the first axis"), ("n -> ...", "output axis ... is in no input"),
+    ):  # fmt: skip
+        with message(UsageError, "Typo: ", problem, "write e.g."):
+            own("Typo", signature=signature)
 
 
 def test_a_parameter_keeps_its_dtype() -> None:
@@ -424,6 +428,13 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
     (lambda: gn.RandomSource().bernoulli(1.5, (2,)), GraphnetError, ("[0, 1]", "1.5")),
     # derivatives
     (lambda: gn.gauss_newton_product(x, {x: ones}), DifferentiationError, ("scalar", "[2, 3]", "gn.mean")),
+    *(
+        (lambda d=d: gn.gauss_newton_product(scalar, {x: ones}, at=x, damping=[d]), UsageError, ("damping", *words))
+        for d, words in (
+            ((gn.exp(x), gn.tanh(x), 0.1), ("not computed from", "Exp")),
+            ((x, gn.tanh(x), -0.1), (">= 0", "-0.1")), ((x, gn.tanh(x), x), ("scalar node", "x[2, 3]")),
+        )
+    ),
     (lambda: gn.gradient(scalar, [x, index]), DifferentiationError, ("index[2]", index_line, "int64")),
     (lambda: gn.rop([scalar], {index: np.ones(2)}), DifferentiationError, ("index[2]", index_line, "int64")),
     (lambda: gn.backward({index: np.ones(2)}, x), DifferentiationError, ("index[2]", index_line, "int64")),

@@ -347,6 +347,9 @@ def test_the_density_of_all_eigenvalues() -> None:
     np.testing.assert_allclose(found.density, broadened(where, np.array([2.0]), 0.3), rtol=1e-10)
     np.testing.assert_allclose(found.error, 0, atol=1e-12)
     assert np.isfinite(gn.spectral_density(np.zeros((3, 3)), 5).density).all()
+    for multiple in (2 * np.eye(20), 1e-3 * np.eye(30)):
+        points, density, _ = gn.spectral_density(multiple)
+        assert np.trapezoid(density, points) == pytest.approx(1, abs=1e-3)
 
 
 def test_lanczos_keeps_its_vectors_apart() -> None:
@@ -405,6 +408,9 @@ SETTINGS: list[tuple[Callable[[], Any], str]] = [
 
 
 def test_operators_without_a_spectrum_are_rejected() -> None:
+    for take in (gn.eigenvalues, gn.spectral_density):
+        with case(take), pytest.raises(gn.UsageError, match="op must be symmetric"):
+            take(np.array([[1.0, 2.0], [0.0, 3.0]]))
     for call, message in SETTINGS:
         with case(message), pytest.raises(gn.UsageError, match=message):
             call()

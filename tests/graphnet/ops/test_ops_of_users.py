@@ -302,10 +302,16 @@ def test_elementwise_ops_without_partials_and_with_fractions_of_integers_are_ref
     ):
         gn.gradient(gn.sum(Half()(x)), [x])
     i = gn.input((3,), "int64", name="i")
-    with pytest.raises(
-        BackendError, match=r"the kernel 'x \* 1.5' has the number 1.5, which int64 cannot hold"
-    ):
-        gn.compile([Half()(i)], [i])
+    for kernel, problem in {
+        "x * 1.5": "has the number 1.5",
+        "x / 2": "divides",
+        "sqrt(x)": "calls sqrt",
+    }.items():
+        op = saying(Half, kernel=kernel)()
+        with case(kernel), pytest.raises(BackendError, match=f"{problem}, but computes with int64"):
+            gn.compile([op(i)], [i])
+    with pytest.raises(gn.UsageError, match=r"Elementwise: the kernel 'x \+ y' reads y, but arity is 1"):
+        saying(gn.Elementwise, kernel="x + y")
 
 
 def test_wrong_declarations_fail_the_laws() -> None:

@@ -363,6 +363,40 @@ WRONG: dict[Any, str] = {
 }
 
 
+class DecayedInWork(gn.Rowwise):
+    "y_i = decay · y_{i-1} + x_i"
+
+    signature = "... n -> ... n"
+
+    def __init__(self, decay: Any, scratch: Any) -> None:
+        self.decay, self.arrays = decay, scratch
+
+    def scratch(self, y: Any, *inputs: Any) -> Any:
+        return self.arrays
+
+    @staticmethod
+    def kernel(y, x, decay, work):
+        work[0] = 0
+        for i in range(x.shape[0]):
+            work[0] = decay * work[0] + x[i]
+            y[i] = work[0]
+
+
+def test_settings_and_scratch_arrays() -> None:
+    x = gn.input((1, 3), "float64")
+    for decay, scratch in ((0.5, {"work": (1,)}), (np.float32(0.5), {"work": 1})):
+        with case(decay, scratch):
+            found = gn.compile(DecayedInWork(decay, scratch)(x), [x])(np.ones((1, 3)))[0]
+            assert found.tolist() == [[1.0, 1.5, 1.75]]
+    for decay, scratch, message in (
+        (2**63, {"work": 1}, "decay.*not a number that fits in 64 bits"),
+        (0.5, None, "scratch.*dict"),
+        (0.5, {"work": "a"}, r"scratch\['work'\].*whole numbers"),
+    ):
+        with case(message), pytest.raises(gn.errors.GraphnetError, match=f"DecayedInWork: .*{message}"):
+            gn.compile(DecayedInWork(decay, scratch)(x), [x])
+
+
 def test_kernel_errors_name_the_line() -> None:
     for kernel, message in WRONG.items():
         with case(kernel.__name__):

@@ -131,6 +131,8 @@ DECLARATIONS = [
     step("a setting that is not kept", "return h", "write self.speed = speed",
          more="def __init__(self, units=3, speed=2):  # here\n    super().__init__(units)",
          use="return repr(MyCell())"),
+    step("a setting that is changed", AFFINE, "MyCell(speed=4) stores speed = 8", "write self.speed = speed",
+         more="def __init__(self, units=3, speed=2):  # here\n    super().__init__(units)\n    self.speed = 2 * speed"),
     step("a setting that no file holds", "return h", "the setting f = <",
          more="def __init__(self, units=3, f=gn.tanh):\n    super().__init__(units)\n    self.f = f",
          use="return rnn.Network([MyCell()], 5, 5).settings()"),

@@ -329,10 +329,14 @@ def refused() -> list[tuple[Any, type[Exception], str]]:
         ([0.0, 1.0], "must be symbols, .*, not float64"), ("text", r"\(time, batch\) or \(time,\)"),
         (np.zeros((3, 0), int), "and not empty"), ([[1, 2], [3]], "sequences must be equally long"),
     ]  # fmt: skip
+    unknown = model()
+    unknown.theta = np.full(unknown.theta.shape, math.nan)
     ones = {"pi": np.ones(1), "A": np.ones((1, 1)), "B": np.ones((1, 2)) / 2}
     methods = hmm.log_likelihood, hmm.log_probabilities, hmm.bits, hmm.fit, hmm.viterbi, hmm.counts
     return [
         *((lambda m=method, x=x: m(x), DataError, says) for method in methods for x, says in symbols),
+        (lambda: unknown.viterbi([0]), UsageError, "pi is nan"),
+        (lambda: unknown.sample(2), UsageError, "pi is nan"),
         (lambda: HMM(0, 3), UsageError, "states must be a whole number >= 1, not 0"),
         (lambda: HMM(2, 2.5), UsageError, "symbols must be a whole number >= 1, not 2.5"),
         (lambda: HMM(2, 3, frequencies=[1, 2]), UsageError, r"frequencies must be 3 numbers >= 0.*\[1, 2\]"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
@@ -303,6 +304,14 @@ def test_no_step_from_where_nothing_is_finite_nor_from_a_minimum() -> None:
             report = kind().step(Cliff(9, math.nan), theta, kind().init(theta))
             assert theta[0] == 3
             assert (report.before, report.after, report.iterations, report.evaluations) == (0, 0, 0, 1)
+
+
+def test_gradients_whose_square_is_zero() -> None:
+    q = gn.parameter(np.array([1.0, 1.0]), name="q")
+    for kind in KINDS:
+        objective = rnn.Objective(gn.sum(gn.squared_error(q, 0.0)) * 1e-163, [q])
+        with case(kind):
+            assert np.isfinite(rnn.minimize(objective, kind(), steps=4).theta).all()
 
 
 def test_impossible_settings() -> None:

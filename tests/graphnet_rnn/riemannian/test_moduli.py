@@ -233,6 +233,8 @@ def test_networks_without_moduli_are_rejected() -> None:
     u = rnn.Network([rnn.Elman(3)], 3, 3, "ctc").unroll(5, 2, labels=2)
     with pytest.raises(UsageError, match=r"only that of a surrogate.*outputs='same'"):
         moduli.Outputs(u.cost).roots(gn.RandomSource(0))
+    with pytest.raises(UsageError, match=r"only that of a surrogate.*Kronecker\(sampled=False\)"):
+        moduli.structured(*parts_of(u))
     with pytest.raises(UsageError, match="has no loss"):
         moduli.Outputs(gn.mean(u.logits))
     x, t = gn.input((5, 3), "float64"), gn.input((5, 2), "float64")

@@ -180,6 +180,8 @@ def test_any_name_is_safe():
         for style in ("full", "compact"):
             with case(style, name):
                 viz.to_dot(y, style).encode()
+        with case("closed", name), gn.scope(cell=f"{name}."):
+            ET.fromstring(viz.draw(gn.tanh(gn.sigmoid(x)), closed=True).svg)
     for style in ("full", "compact"):
         ET.fromstring(viz.draw(outputs, style).svg)  # well formed
     name = 'a <b> & "c" \\N'
