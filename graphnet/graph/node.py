@@ -23,7 +23,7 @@ from graphnet.errors import DifferentiationError, UsageError, ValueAccessError
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.dtypes import assign
 from graphnet.graph.provenance import Origin, Scope, context, here
-from graphnet.graph.signature import parse
+from graphnet.graph.signature import check_signature, parse
 from graphnet.settings import shown
 
 __all__ = [
@@ -196,11 +196,7 @@ class Op:
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         cls.is_view = cls.view is not Op.view
-        if isinstance(cls.signature, str) and cls.signature:
-            try:
-                parse(cls.signature)
-            except ValueError as error:
-                raise UsageError(f"{cls.__name__}: {error}; write e.g. '... n m, m -> ... n'") from None
+        check_signature(cls.__name__, cls.signature)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._settings() == other._settings())

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from graphnet.errors import ShapeError, table_of_inputs
+from graphnet.errors import ShapeError, UsageError, table_of_inputs
 
 if TYPE_CHECKING:
     from graphnet.graph.node import Node
 
-__all__ = ["Signature", "parse"]
+__all__ = ["Signature", "check_signature", "parse"]
 
 Axes = tuple[str, ...]
 Shape = tuple[int, ...]
@@ -102,3 +102,12 @@ def parse(text: str) -> Signature:
     if unknown:
         raise ValueError(f"signature {text!r}: output axis {unknown[0]} is in no input")
     return Signature(text, inputs, output)
+
+
+def check_signature(owner: str, text: Any) -> None:
+    """Raises UsageError for a malformed signature of a class; properties and "" are fine."""
+    if isinstance(text, str) and text:
+        try:
+            parse(text)
+        except ValueError as error:
+            raise UsageError(f"{owner}: {error}; write e.g. '... n m, m -> ... n'") from None
