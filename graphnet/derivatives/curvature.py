@@ -63,8 +63,8 @@ def gauss_newton_product(
     o alone). By default these are the inputs that the loss ops judge, and the nodes `at` of losses with a surrogate
     (gn.with_surrogate), which is then differentiated in place of the loss. If `at` is given, H_L is the cost's own. G
     is symmetric, and positive semi-definite if the cost is convex in the o.
-    damping: structural damping, a list of (a, h, μ): pre-activations a, hidden units h = e(a), and μ >= 0, a number or a
-    node that multiplies h, such as one weight for each case. The change of h is penalized by μ times the loss that
+    damping: structural damping, a list of (a, h, μ): pre-activations a, hidden units h = e(a), and μ >= 0, a number or
+    a node that multiplies h, such as one weight for each case. The change of h is penalized by μ times the loss that
     matches e, whose Hessian with respect to a is e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as the
     cotangent μ R{h} at a. If h is the same node as a, the penalty is ½ |a - a₀|².
     Raises DifferentiationError if `at` is not given and the cost holds no loss op, or if some path leads
