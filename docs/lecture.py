@@ -23,7 +23,6 @@ import viz
 from graphnet.graph.node import Node
 from graphnet.system.streams import prepare_streams
 from graphnet.system.text import filled
-from viz.drawing.picture import Picture
 
 ELMAN = (
     "<i>h</i><sub>t</sub> = tanh(<i>x</i><sub>t</sub> <i>W</i><sub>xh</sub> + <i>h</i><sub>t−1</sub> "
@@ -43,24 +42,9 @@ class Slide:
 
     @property
     def steps(self) -> list[tuple[str, str]]:
-        """(key of a shape, caption): operators in order of execution; in a mirror, then the derivatives backward."""
-        found = []
-        for drawing in self.pictures if self.animated else ():
-            assert isinstance(drawing.picture, Picture)
-            shapes = [shape for shape in drawing.picture.shapes if shape.nodes and not shape.hidden]
-            back = [shape for shape in reversed(shapes) if shape.key.endswith("_back")]
-            ahead = [s for s in shapes if s not in back and not s.nodes[0].is_leaf]
-            found += [(shape.key, caption(shape.nodes[-1])) for shape in ahead]
-            found += [(shape.key, f"∂cost/∂{told(shape.nodes[-1])}") for shape in back]
-        return found
-
-
-def told(node: Node) -> str:
-    return node.name or f"({node.op.formula()})".replace("(y = ", "(")
-
-
-def caption(node: Node) -> str:
-    return f"{node.name}: {node.op.formula()}" if node.name else node.op.formula()
+        """(key of a shape, caption) in order of execution."""
+        pictures = self.pictures if self.animated else ()
+        return [step for drawing in pictures for step in viz.walkthrough(drawing).steps]
 
 
 def regression() -> Node:
@@ -123,7 +107,8 @@ def slides() -> Iterator[Slide]:
     yield Slide("Generating text", "Each prediction, turned into a symbol by χ, is the next input.",
                 (viz.generation(network(rnn.GRU(8))),))  # fmt: skip
     yield Slide("All of backpropagation through time", "Forward pass on the left, backward pass on the right.",
-                (viz.mirror(network(rnn.LSTM(8)).unroll(time=3, batch=2).cost, values=False),))  # fmt: skip
+                (viz.mirror(network(rnn.LSTM(8)).unroll(time=3, batch=2).cost, values=False),),
+                animated=True)  # fmt: skip
     x, W = gn.input((4, 3), name="x"), gn.parameter(np.ones((3, 2), "float32"), name="W")
     twice = gn.mean(gn.tanh(x @ W) * gn.sigmoid(x @ W))
     merge = next(stage for stage in viz.passes(gn.compile(twice)) if stage.name == "merge")

@@ -58,7 +58,7 @@ VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
     ("style", "text", "feeds"),
     ("drawing", "charts", "terminal", "matching"),
     ("animation", "notes", "pages", "units"),
-    ("mirror", "stages", "generation", "explorer"),
+    ("mirror", "stages", "generation", "explorer", "walkthrough"),
     ("show",),
     ("__init__",),
 )

@@ -52,6 +52,7 @@ with lazy_imports(__name__):
     from viz.style import COLOUR_BLIND, DARK, LIGHT, Style
     from viz.text import coloured, coloured_html
     from viz.units import units
+    from viz.walkthrough import Walkthrough, walkthrough
 
 __all__ = [
     "COLOUR_BLIND",
@@ -64,6 +65,7 @@ __all__ = [
     "Notes",
     "Style",
     "TextPage",
+    "Walkthrough",
     "animation",
     "arm_movements",
     "attention_map",
@@ -102,5 +104,6 @@ __all__ = [
     "training_curve",
     "units",
     "values",
+    "walkthrough",
     "weight_norms",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -19,15 +20,57 @@ from viz.charts.video import Videos, videos_of
 from viz.errors import DrawingError, count_of, named_file
 from viz.files import write_file
 
-__all__ = ["Animation", "animation"]
+__all__ = ["Animation", "Moving", "animation", "gif_of", "pillow"]
 
 #: Approximate height of a video in a GIF, in pixels; margin; height of its name.
 HEIGHT, MARGIN, NAME = 160, 8, 16
 PAPER, INK = 255, 40
 
 
+class Moving:
+    """Base class of pictures that move: an HTML page or a GIF."""
+
+    @property
+    def html(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def gif(self) -> bytes:
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a .html or .gif file. Raises DrawingError for another suffix, or if the file cannot be written."""
+        file = named_file("path", path)
+        ending = file.suffix.lower()
+        if ending not in (".html", ".htm", ".gif"):
+            raise DrawingError(f"path {str(path)!r}: an animation must end in .html or .gif.")
+        write_file(file, self.gif if ending == ".gif" else self.html.encode())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        data = base64.b64encode(self.gif).decode()
+        page = f'<img alt="{escape(repr(self))}" src="data:image/gif;base64,{data}">'
+        return {"text/plain": repr(self), "text/html": page}
+
+
+def pillow() -> tuple[Any, Any, Any]:
+    """Image, ImageDraw and ImageFont of Pillow; DrawingError if it is not installed."""
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError as error:
+        raise DrawingError("a .gif needs Pillow, which is not installed: pip install pillow") from error
+    return Image, ImageDraw, ImageFont
+
+
+def gif_of(frames: Sequence[Any], milliseconds: int) -> bytes:
+    """GIF of images that repeats; each is shown for this time, in hundredths of a second."""
+    stream = io.BytesIO()
+    duration = 10 * max(2, round(milliseconds / 10))
+    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:], loop=0, duration=duration)
+    return stream.getvalue()
+
+
 @dataclass(frozen=True, repr=False)
-class Animation:
+class Animation(Moving):
     """Videos that play side by side.
 
     `.save("balls.html")` or `.save("balls.gif")` writes it; a notebook shows it.
@@ -62,8 +105,7 @@ class Animation:
     @property
     def gif(self) -> bytes:
         """GIF of the videos; frame times are rounded to hundredths of a second."""
-        from PIL import Image, ImageDraw
-
+        Image, ImageDraw, _ = pillow()
         time, height, width = next(iter(self.videos.values())).shape
         by = max(1, HEIGHT // height)
         high, wide = height * by, width * by
@@ -78,25 +120,7 @@ class Animation:
                 image = Image.fromarray(_grey(video[t])).resize((wide, high), Image.Resampling.NEAREST)
                 frame.paste(image, (MARGIN + n * (wide + MARGIN), MARGIN + NAME))
             frames.append(frame)
-        stream = io.BytesIO()
-        frames[0].save(
-            stream, "GIF", save_all=True, append_images=frames[1:], loop=0,
-            duration=10 * max(2, round(100 / self.frames_per_second)),
-        )  # fmt: skip
-        return stream.getvalue()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a .html or .gif file. Raises DrawingError for another suffix, or if the file cannot be written."""
-        file = named_file("path", path)
-        ending = file.suffix.lower()
-        if ending not in (".html", ".htm", ".gif"):
-            raise DrawingError(f"path {str(path)!r}: an animation must end in .html or .gif.")
-        write_file(file, self.gif if ending == ".gif" else self.html.encode())
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        data = base64.b64encode(self.gif).decode()
-        page = f'<img alt="{escape(repr(self))}" src="data:image/gif;base64,{data}">'
-        return {"text/plain": repr(self), "text/html": page}
+        return gif_of(frames, round(1000 / self.frames_per_second))
 
 
 def animation(videos: Any, frames_per_second: int = 12, title: str = "Videos") -> Animation:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from graphnet.errors import GraphnetError, UsageError
-from graphnet.settings import path, whole_number, yes_no_or_none, yes_or_no
+from graphnet.settings import amount, path, whole_number, yes_no_or_none, yes_or_no
 from graphnet.system.text import in_brief
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "chosen",
     "count_of",
     "named_file",
+    "seconds_of",
     "whether",
 ]
 
@@ -87,5 +88,13 @@ def count_of(argument: str, given: Any, least: int = 1) -> int:
     """A whole number >= `least`; raises DrawingError for anything else."""
     try:
         return whole_number(argument, given, least)
+    except UsageError as error:
+        raise DrawingError(f"{error}.") from None
+
+
+def seconds_of(argument: str, given: Any) -> float:
+    """A finite number > 0; raises DrawingError for anything else."""
+    try:
+        return amount(argument, given, above_zero=True)
     except UsageError as error:
         raise DrawingError(f"{error}.") from None

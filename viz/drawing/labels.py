@@ -20,7 +20,7 @@ from viz.drawing.markup import backed, html_label
 from viz.drawing.picture import Picture
 from viz.style import Style
 
-__all__ = ["with_labels"]
+__all__ = ["points_of", "with_labels"]
 
 #: Distance of two points of a wire.
 _STEP = 3.0
@@ -78,7 +78,7 @@ def with_labels(bare: str, picture: Picture, theme: Style) -> str:
     bare = bare.replace("\\\n", "")  # breaks of long lines
     drawn = drawn_edges(bare, picture)
     clusters = [frame_of(box) for _, _, box in BOX.findall(bare)]
-    layout = Layout(list(frames_of(bare).values()), clusters, [_points_of(spline) for _, spline in drawn])
+    layout = Layout(list(frames_of(bare).values()), clusters, [points_of(spline) for _, spline in drawn])
     labels = [(edge.label, wire) for wire, (edge, _) in enumerate(drawn) if edge.label]
     operands = [(str(edge.operand), wire) for wire, (edge, _) in enumerate(drawn) if edge.operand is not None]
     texts = [
@@ -104,7 +104,7 @@ def _node(text: _Text, place: Points, layout: Layout, theme: Style) -> str:
     )
 
 
-def _points_of(pos: str) -> Points:
+def points_of(pos: str) -> Points:
     """Points of a spline of Graphviz: s,x,y and e,x,y are its tips, the other words knots."""
     tips: dict[str, Point] = {}
     knots: list[Point] = []

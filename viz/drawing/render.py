@@ -93,15 +93,15 @@ class Drawing:
         self.style = style
         self.limit = limit
         self._rankdir = rankdir
-        self._theme = theme
+        self.theme = theme
         self._drawn_by: Renderer | None = None
 
     @cached_property
     def dot(self) -> str:
         """DOT text of the picture, of any size."""
         if isinstance(self.picture, ClosedPicture):
-            return grid_dot(self.picture, self._theme)
-        return dot_of(self.picture, self._rankdir, self._theme)
+            return grid_dot(self.picture, self.theme)
+        return dot_of(self.picture, self._rankdir, self.theme)
 
     @cached_property
     def _laid_out(self) -> str:
@@ -111,16 +111,16 @@ class Drawing:
         in_time = len(self.picture.times) > 1 and self._rankdir is None
         if not in_time and not any(edge.label or edge.operand for edge in self.picture.edges):
             return self.dot
-        bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self._theme), "dot").decode()
+        bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self.theme), "dot").decode()
         try:
-            return with_labels(in_columns(bare, self.picture) if in_time else bare, self.picture, self._theme)
+            return with_labels(in_columns(bare, self.picture) if in_time else bare, self.picture, self.theme)
         except DrawingError:  # without the position of an edge, Graphviz draws it all
             return self.dot
 
     @cached_property
     def svg(self) -> str:
         """SVG element of the picture. Raises DrawingError if it is too large or Graphviz is missing."""
-        text = with_scripts(self._rendered("svg").decode())
+        text = with_scripts(self.rendered("svg").decode())
         # Graphviz numbers the ids of each picture from 1: two pictures in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
         return _ID.sub(rf"\1g{prefix}_", text[text.index("<svg") :])
@@ -133,7 +133,7 @@ class Drawing:
         'legend.dot'
         """
         picture = replace(self.picture, legend=True)
-        return Drawing(picture, self.style, self._rankdir, self.limit, self._theme)
+        return Drawing(picture, self.style, self._rankdir, self.limit, self.theme)
 
     @property
     def html(self) -> str:
@@ -176,10 +176,11 @@ class Drawing:
         if suffix in ("svg", "dot", "html"):
             return str(getattr(self, suffix)).encode()
         if suffix == "tex":
-            return tikz_of(self._rendered("json")).encode()
-        return self._rendered(suffix)
+            return tikz_of(self.rendered("json")).encode()
+        return self.rendered(suffix)
 
-    def _rendered(self, form: str) -> bytes:
+    def rendered(self, form: str) -> bytes:
+        """The picture as "svg", "png", "pdf" or "json", drawn by Graphviz."""
         if self.is_too_large:
             raise DrawingError(
                 f"there are {self.size} nodes to draw, more than limit={self.limit}: the layout would "
@@ -330,13 +331,13 @@ def _environment() -> dict[str, str]:
     """Environment of Graphviz: fonts of matplotlib if the machine has none, and a neutral locale."""
     # In a Turkish locale the lowercase of I is ı, so Graphviz does not recognize its own tags and omits all text.
     environment = {**os.environ, "LC_ALL": "C"}
-    folder = _matplotlib_fonts()
+    folder = matplotlib_fonts()
     if folder is not None and "FONTCONFIG_FILE" not in environment:
         environment["FONTCONFIG_FILE"] = str(_fonts_conf(folder))
     return environment
 
 
-def _matplotlib_fonts() -> Path | None:
+def matplotlib_fonts() -> Path | None:
     """Folder of DejaVu and STIX, found without importing matplotlib."""
     spec = importlib.util.find_spec("matplotlib")
     if spec is None or not spec.submodule_search_locations:

@@ -1,0 +1,208 @@
+"""Walkthrough: a picture whose shapes appear one after the other, in order of execution."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import unescape
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from graphnet.settings import shown
+from graphnet.system.text import filled, json_for_script
+from viz.animation import Moving, gif_of, pillow
+from viz.drawing.closed import Box, BoxKind
+from viz.drawing.labels import points_of
+from viz.drawing.picture import Picture, Shape
+from viz.drawing.render import Drawing, matplotlib_fonts
+from viz.errors import DrawingError, seconds_of
+
+__all__ = ["Walkthrough", "walkthrough"]
+
+_BACK = "_back"
+#: Boxes of a closed picture that are there before the first step.
+_GIVEN = (BoxKind.DATA, BoxKind.IMAGINARY, BoxKind.STATE)
+#: Margin of Graphviz in points; height and font size of the caption in pixels.
+_PAD, _CAPTION, _FONT = 10.8, 52, 24
+_PALE, _NOW, _INK = 0.12, "#c62828", "#202020"
+#: Width of a hidden edge with its arrow, and of one that is shown, in pixels.
+_EDGE, _LINE = 26, 8
+#: Names of the nodes that are labels of edges.
+_TEXTS = ("label_", "operand_")
+
+
+@dataclass(frozen=True, repr=False)
+class Walkthrough(Moving):
+    """A picture whose operators appear one after the other. viz.walkthrough makes one.
+
+    `.save("lstm.html")` or `.save("lstm.gif")` writes it; a notebook shows it. drawing: the picture. seconds: time of a
+    step.
+
+    >>> walk = viz.walkthrough(viz.draw(rnn.Elman, style="compact"))
+    >>> walk.steps[0]
+    ('n5', 'y = a b')
+    """
+
+    drawing: Drawing
+    seconds: float
+
+    @property
+    def steps(self) -> list[tuple[str, str]]:
+        """(key of a shape, caption): operators in order of execution; of a mirror, then the derivatives backward."""
+        picture = self.drawing.picture
+        if isinstance(picture, Picture):
+            shapes = [shape for shape in picture.shapes if shape.nodes and not shape.hidden]
+            ahead = [s for s in shapes if not s.key.endswith(_BACK) and not s.nodes[0].is_leaf]
+            back = [shape for shape in reversed(shapes) if shape.key.endswith(_BACK)]
+            return [
+                *((shape.key, _caption(shape)) for shape in ahead),
+                *((shape.key, _derivative(shape)) for shape in back),
+            ]
+        ahead_boxes = sorted((box for box in picture.shapes if box.kind not in _GIVEN), key=_in_time)
+        back_boxes = sorted(picture.beside.shapes if picture.beside else (), key=_in_time, reverse=True)
+        return [
+            *((box.key, _title(box)) for box in ahead_boxes),
+            *((box.key, f"∂cost/∂({_title(box)})") for box in back_boxes),
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Walkthrough of {self.drawing!r}, {len(self.steps)} steps>"
+
+    @property
+    def html(self) -> str:
+        """HTML page in one file, with play, pause (space), single steps (arrows) and a slider."""
+        template = resources.files("viz").joinpath("assets", "walkthrough.html").read_text(encoding="utf-8")
+        data = {"steps": self.steps, "seconds": self.seconds}
+        return filled(template, {"picture": self.drawing.svg, "data": json_for_script(data)})
+
+    @property
+    def gif(self) -> bytes:
+        """GIF with a frame for each step and its caption."""
+        Image, ImageDraw, ImageFont = pillow()
+        fonts = matplotlib_fonts()
+        font = ImageFont.truetype(fonts / "DejaVuSans.ttf", _FONT) if fonts else ImageFont.load_default(_FONT)
+        whole = Image.open(io.BytesIO(self.drawing.rendered("png"))).convert("RGB")
+        paper = whole.getpixel((0, 0))
+        layout = _Layout(json.loads(self.drawing.rendered("json")), whole.width)
+        ground = Image.new("RGB", whole.size, paper)
+        for frame in layout.clusters:
+            ImageDraw.Draw(ground).rectangle(frame, fill=self.drawing.theme.cluster)
+        pale = Image.blend(ground, whole, _PALE)
+        frames = []
+        for count in range(len(self.steps) + 1):
+            later = {key for key, _ in self.steps[count:]}
+            mask = Image.new("L", whole.size, 0)
+            layout.cover(ImageDraw.Draw(mask), later)
+            frame = Image.new("RGB", (whole.width, whole.height + _CAPTION), paper)
+            frame.paste(Image.composite(pale, whole, mask))
+            if count:
+                key, caption = self.steps[count - 1]
+                pen = ImageDraw.Draw(frame)
+                pen.rectangle(layout.frame(layout.shapes[key], 4), outline=_NOW, width=3)
+                pen.text((20, whole.height + 8), caption, fill=_INK, font=font)
+            frames.append(frame)
+        return gif_of([*frames, frames[-1]], round(1000 * self.seconds))
+
+
+def walkthrough(drawing: Drawing, seconds: float = 1.0) -> Walkthrough:
+    """The picture with its operators one after the other, as an HTML page or a GIF.
+
+    drawing: what viz.draw or viz.mirror returns; a mirror shows the forward pass, then the backward pass. seconds: time
+    of a step, 1 by default.
+    Raises DrawingError for other objects, and if there is nothing to show.
+
+    >>> viz.walkthrough(viz.mirror(gn.mean(gn.tanh(gn.input((3,), name="x")))))
+    <Walkthrough of <Drawing of 6 nodes, compact style>, 5 steps>
+    """
+    if not isinstance(drawing, Drawing):
+        raise DrawingError(
+            f"walkthrough: drawing must be a picture, such as viz.draw(cell), not {shown(drawing)}."
+        )
+    found = Walkthrough(drawing, seconds_of("walkthrough: seconds", seconds))
+    if not found.steps:
+        raise DrawingError("walkthrough: the picture has no operators.")
+    return found
+
+
+def _text(lines: Sequence[str]) -> str:
+    """Text of markup: W_xh, not its subscript."""
+    return unescape(re.sub("<.*?>", "", " ".join(lines).replace("<sub>", "_").replace("<br/>", " ")))
+
+
+def _title(box: Box) -> str:
+    return f"{_text(box.lines)}, step {box.column + 1}" if box.kind is BoxKind.CELL else _text(box.lines)
+
+
+def _caption(shape: Shape) -> str:
+    """Text and formula; the text alone of a composite such as a mean, whose formula is not that of its last node."""
+    text, op = _text(shape.lines[:1]), shape.nodes[-1].op
+    return f"{text}: {op.formula()}" if not op.is_label and text.startswith(op.symbol or op.name) else text
+
+
+def _derivative(shape: Shape) -> str:
+    return f"∂cost/∂({_text(shape.lines[:1]).removesuffix('′')})"
+
+
+def _in_time(box: Box) -> tuple[int, int]:
+    return box.column, box.row
+
+
+class _Layout:
+    """Positions of shapes, edges and labels in the pixels of an image, from the JSON of Graphviz."""
+
+    def __init__(self, found: dict[str, Any], width: int) -> None:
+        _, _, right, self.top = map(float, found["bb"].split(","))
+        self.scale = width / (right + 2 * _PAD)
+        names = [each["name"] for each in found["objects"]]
+        places = {each["name"]: each for each in found["objects"] if "pos" in each}
+        boxes = [each["bb"].split(",") for each in found["objects"] if each["name"].startswith("cluster_")]
+        self.clusters = [(*self.pixel(box[0], box[3]), *self.pixel(box[2], box[1])) for box in boxes]
+        self.shapes = {name: each for name, each in places.items() if not name.startswith(_TEXTS)}
+        #: Ends and points of each edge.
+        self.edges = [
+            ({names[edge["tail"]], names[edge["head"]]}, self.pixels(points_of(edge["pos"])))
+            for edge in found.get("edges", [])
+            if "pos" in edge
+        ]
+        #: Frame of each label, and the number of its edge.
+        self.labels = [
+            (self.frame(each, 0), self.nearest(each))
+            for name, each in places.items()
+            if name.startswith(_TEXTS)
+        ]
+
+    def pixels(self, points: Any) -> Any:
+        return (np.asarray(points, float) * (1, -1) + (_PAD, self.top + _PAD)) * self.scale
+
+    def pixel(self, x: str, y: str) -> tuple[float, float]:
+        return tuple(self.pixels((float(x), float(y))))
+
+    def centre(self, shape: dict[str, str]) -> tuple[float, float]:
+        return self.pixel(*shape["pos"].split(","))
+
+    def frame(self, shape: dict[str, str], more: float) -> tuple[float, float, float, float]:
+        x, y = self.centre(shape)
+        w, h = (36 * float(shape[side]) * self.scale + more for side in ("width", "height"))
+        return x - w, y - h, x + w, y + h
+
+    def nearest(self, label: dict[str, str]) -> int:
+        place = self.centre(label)
+        distances = [np.abs(points - np.array(place)).sum(axis=1).min() for _, points in self.edges]
+        return int(np.argmin(distances))
+
+    def cover(self, pen: Any, later: set[str]) -> None:
+        """Marks the shapes in `later`, and the edges from and to them with their labels."""
+        hidden = [not later.isdisjoint(ends) for ends, _ in self.edges]
+        for is_hidden, width in ((True, _EDGE), (False, _LINE)):
+            for (_, points), each in zip(self.edges, hidden, strict=True):
+                if each == is_hidden:
+                    pen.line([tuple(point) for point in points], fill=255 * is_hidden, width=width)
+        for frame, edge in self.labels:
+            pen.rectangle(frame, fill=255 * hidden[edge])
+        for name, shape in self.shapes.items():
+            pen.rectangle(self.frame(shape, 4), fill=255 * (name in later))
