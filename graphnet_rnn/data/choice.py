@@ -59,6 +59,10 @@ class Choice:
         for what in ("inputs", "targets", "calendar", "categories"):
             object.__setattr__(self, what, names(f"Choice: {what}", getattr(self, what)))
         require_times("Choice", self.calendar, self.time, self.date_format)
+        if self.whole and self.horizon is not None:
+            raise UsageError(
+                "Choice: horizon does not apply to cases with one target (--pool); leave out one of the two"
+            )
         for what in ("horizon", "pieces", "whole"):
             if self.independent and getattr(self, what):
                 raise UsageError(

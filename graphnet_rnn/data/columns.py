@@ -311,12 +311,17 @@ def _spelled(cell: str) -> str:
     return cell[:-2] if re.fullmatch(r"-?\d+\.0", cell) else cell
 
 
-def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
+def categories_of(frame: Frame, name: str, chosen: bool, target: bool) -> tuple[str, ...]:
     """Returns the categories of a column, numbers in their order, texts alphabetically.
 
-    chosen: True if the user named the column among the categories.
+    chosen: True if the user named the column among the categories. target: True for the target.
     """
     found = {_spelled(cell) for cell in frame.texts(name) if not _is_empty(cell)}
+    if target and len(found) > max(FEW, len(frame) // 2):
+        raise DataError(
+            f"{frame.where}: the target {shown(name)} has {len(found):,} different values in {len(frame):,} rows, too "
+            "many for classes; use another target, or --loss squared for numbers"
+        )
     if len(found) > (MOST if chosen else min(MOST, max(FEW, len(frame) // 4))) or not found:
         remedy = (
             f"the most is {MOST}" if chosen else "name the inputs without it, or name it among the categories"

@@ -94,7 +94,8 @@ def _column(name: str, given: Any) -> Array:
     require_unmasked(f"Table: the column {shown(name)}", given)
     try:
         found = np.asarray(given)
-    except ValueError as error:  # lists of different lengths
+        found = np.char.decode(found, "utf-8") if found.dtype.kind == "S" else found
+    except ValueError as error:  # lists of different lengths, bytes that are no UTF-8
         raise DataError(f"Table: the column {shown(name)} is no array: {error}") from None
     if found.ndim != 1 or found.dtype.kind == "c":
         raise DataError(

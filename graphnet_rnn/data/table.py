@@ -214,7 +214,9 @@ class Table:
         share = fraction("Table.split: valid", valid)
         if self.columns.independent and 0 < (held := round(share * len(self._groups))) < len(self._groups):
             order = np.random.default_rng(0).permutation(len(self._groups))[:, None]
-            return self._sequences(list(order[held:]), learned=True), self._sequences(list(order[:held]))
+            return self._sequences(list(order[held:]), "training"), self._sequences(
+                list(order[:held]), "validation"
+            )
         least = 1 if self.columns.horizon is None else 2  # the last row has no target
         kept = [round(share * len(rows)) for rows in self._groups]
         pairs = [
@@ -224,16 +226,16 @@ class Table:
         if not all(both) or self._choice.whole:
             raise UsageError(f"{self.where}: valid = {share:g} of the rows of each case leaves an empty part")
         train, validation = both
-        return self._sequences(train, learned=True), self._sequences(validation)
+        return self._sequences(train, "training"), self._sequences(validation, "validation")
 
-    def _sequences(self, groups: list[Array], learned: bool = False) -> Sequences:
-        """groups: rows of each case; targets of other rows are missing. learned: each target must have a value."""
+    def _sequences(self, groups: list[Array], part: str = "") -> Sequences:
+        """groups: rows of each case; targets of other rows are missing. part: "training", whose targets must all have a
+        value, or "validation"; "" for the whole table.
+        """
         index, lengths, series = self._segments(groups)
         t, w = self._ahead(self._targets(), groups), self._weights()
         there = t >= 0 if t.dtype.kind == "i" else ~np.isnan(t)
-        if not there.any():
-            raise DataError(f"{self.where}: all targets are empty")
-        if learned and there.ndim == 2:
+        if part == "training" and there.ndim == 2:
             found = there[np.concatenate(groups)].any(axis=0)
             for name, known in zip(self.columns.output_names(), found, strict=True):
                 if not known:
@@ -247,6 +249,13 @@ class Table:
         else:  # of the row that is predicted
             w = np.nan_to_num(self._ahead(w[:, None], groups))
             w = there * (w[:, 0] if t.ndim == 1 else np.repeat(w, t.shape[1] // w.shape[1], axis=1))
+        if not w[np.concatenate(groups)].any():
+            if not part:
+                raise DataError(f"{self.where}: all targets are empty, or have weight 0")
+            raise DataError(
+                f"{self.where}: the {part} rows have no target with a weight above 0; fill in targets, or leave out "
+                "the rows without them"
+            )
         if w.ndim == 2 and (w == w[:, :1]).all():
             w = w[:, 0]
         if self._choice.whole:

@@ -45,7 +45,7 @@ def fitted(frame: Frame, choice: Choice) -> Columns:
         inputs,
         targets,
         {
-            name: categories_of(frame, name, name in {*chosen, *targets})
+            name: categories_of(frame, name, name in {*chosen, *targets}, name in targets)
             for name in (*inputs, *targets)
             if name in of
         },

@@ -155,8 +155,16 @@ def _require_resolution(what: str, exact: Array, found: Array, there: Array) -> 
 
 
 def _require_spellable(labels: Array, lengths: Array) -> None:
-    """Raises DataError for a case with too many labels: each takes a step, and equal neighbors one more."""
+    """Raises DataError for a case with too many labels, or with padding among them.
+
+    Each label takes a step, and equal neighbors one more.
+    """
     there = labels >= 0
+    gaps = np.flatnonzero((there[:, 1:] & ~there[:, :-1]).any(axis=1))
+    if len(gaps):
+        raise DataError(
+            f"Arrays: the targets of case {gaps[0]} have -1 before a label; -1 is padding, and only at the end"
+        )
     needed = there.sum(axis=1) + ((labels[:, 1:] == labels[:, :-1]) & there[:, 1:]).sum(axis=1)
     odd = np.flatnonzero(needed > lengths)
     if len(odd):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -292,9 +292,7 @@ class _Measure:
         states = piece.fed[2:]
         shapes = [(node.shape, node.dtype) for node in u.final]
         slopes, random = ([gn.input(s, d, name=name) for s, d in shapes] for name in ("slope", "random"))
-        carry = Carry(
-            dict(zip(u.final, slopes, strict=True)), dict(zip(u.final, random, strict=True)), states
-        )
+        carry = Carry(_summed(u.final, slopes), _summed(u.final, random), states)
         over: OverCost | _Nothing = _Nothing(parameters)
         if metric is not None:
             over = OverCost(metric, piece.cost, parameters, part, carry)
@@ -324,6 +322,14 @@ class _Measure:
             list(found[count + n : count + 2 * n]),
             numbers,
         )
+
+
+def _summed(nodes: Sequence[Node], cotangents: Sequence[Node]) -> dict[Node, Node]:
+    """Cotangents by node; their sum for a node that is several states."""
+    found: dict[Node, Node] = {}
+    for node, each in zip(nodes, cotangents, strict=True):
+        found[node] = found[node] + each if node in found else each
+    return found
 
 
 class _Nothing:

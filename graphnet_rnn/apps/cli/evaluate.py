@@ -153,8 +153,9 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
         )
     refuse(options.written - {*CHOICES, "season", "model", "data", "cell", "debug"}, "applies only to texts")
     table = table_for(network, options) if is_table(options.data) else None
-    if table is None or table.columns.horizon is None:
-        refuse(options.written & {"season"}, "applies only to forecasts of tables")
+    is_forecast = table is not None and table.columns.horizon is not None and network.loss == "squared"
+    if not is_forecast:
+        refuse(options.written & {"season"}, "applies only to forecasts of numbers in tables")
     if table is None:
         sequences = read_sequences(options.data, choice_of(options, network.pool is not None))
     else:
@@ -180,7 +181,7 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     if scores.confusion is not None and len(scores.confusion) <= FEW_CLASSES:
         classes = None if network.columns is None else network.columns.classes
         print(_confusion(scores.confusion, classes or [str(i) for i in range(network.outputs)]))
-    if table is not None and table.columns.horizon is not None and network.loss == "squared":
+    if table is not None and is_forecast:
         print(_forecasts(table, scores.outputs, options.season))
     return 0
 

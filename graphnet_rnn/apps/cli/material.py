@@ -68,6 +68,8 @@ CHOICES = (
 )  # fmt: skip
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
+#: Classes that are also the numbers 0 and 1.
+BINARY = {"0", "1", "False", "True"}
 OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 
 
@@ -400,12 +402,24 @@ class FileMaterial(Material):
         if not whole and choice.pieces is None and table.inputs.shape[0] > 2 * PIECE:
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
             table = Table(frame, replace(choice, pieces=PIECE), table.columns)
+        self._require_fitting_loss(table.columns)
         if self.columns is None:
             self.notes.append(f"{path}: {_described(table.columns)}")
         self.columns = table.columns
         self._tables.append(table)
         self.notes += [f"{path}: {note}" for note in table.notes]
         return table.sequences
+
+    def _require_fitting_loss(self, columns: Columns) -> None:
+        loss, classes = self.options.loss, columns.classes
+        if loss in SEQUENCE_LOSSES:
+            raise UsageError(
+                f"--loss {loss} needs a list of labels for each case; a table has only one: use arrays"
+            )
+        if classes is not None and (loss == "squared" or (loss == "sigmoid" and not set(classes) <= BINARY)):
+            raise UsageError(
+                f"--loss {loss}: the target {shown(columns.targets[0])} holds classes, not numbers; leave out --loss"
+            )
 
     def _gap(self, folds: int) -> int:
         """At least the horizon for blocks of time, whose neighbors have targets in them."""

@@ -51,7 +51,7 @@ def require_apart(outputs: Mapping[str, str | None], inputs: Mapping[str, str | 
         if path is None:
             continue
         for name, read in inputs.items():
-            if read is not None and _same_file(path, read):
+            if read and _same_file(path, read):
                 raise UsageError(f"{option} {path} would overwrite the {name}; name another file.")
         for other, before in written.items():
             if _same_file(path, before):

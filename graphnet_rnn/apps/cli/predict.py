@@ -69,9 +69,11 @@ def run(options: argparse.Namespace) -> int:
         x, lengths = table.inputs, table.lengths
         for note in table.notes:
             print(f"{options.data}: {note}")
-    if options.chart and (table is None or table.columns.horizon is None):
+    if options.chart and (
+        table is None or table.columns.horizon is None or table.columns.classes is not None
+    ):
         raise UsageError(
-            "--chart shows forecasts of tables, of a model that was trained with --horizon; leave it out"
+            "--chart shows forecasts of numbers in tables, of a model that was trained with --horizon; leave it out"
         )
     outputs, _ = run_network(network, x, lengths=lengths)
     found = predicted(outputs, network.loss)

@@ -267,6 +267,11 @@ def test_what_a_table_cannot_mean_is_refused() -> None:
         "a word among numbers": ({"x": ["1", "2", "many"], "y": y}, Choice("x", "y"), "row 3 .*'many'"),
         "an empty column": ({"x": ["", "", ""], "y": y}, Choice("x", "y"), "column 'x' is empty"),
         "no targets": ({"x": y, "y": ["", "", ""]}, Choice("x", "y"), "all targets are empty"),
+        "a target of names": (
+            {"x": range(60), "k": [f"name {i}" for i in range(60)]},
+            Choice("x", "k"),
+            "'k' has 60 different values in 60 rows, too many for classes",
+        ),
         "two targets, one of classes": (
             {"x": y, "y": y, "k": ["a", "b", "a"]},
             Choice("x", ("y", "k")),
@@ -294,6 +299,7 @@ def test_what_a_table_cannot_mean_is_refused() -> None:
         ({"calendar": "moon", "time": "d"}, "calendar must be of hour, weekday, day, month"),
         ({"inputs": ("a", "a")}, "different names"),
         ({"horizon": 0}, "horizon"),
+        ({"horizon": 1, "whole": True}, "horizon does not apply to cases with one target"),
     ):
         with pytest.raises(UsageError, match=said):
             Choice(**settings)  # type: ignore[arg-type]
@@ -429,6 +435,22 @@ def test_a_target_without_training_values_is_refused() -> None:
     empty = Table({"x": y, "a": y, "b": [""] * 10}, Choice("x", ("a", "b")))
     with pytest.raises(DataError, match="no training row has a value of b"):
         empty.split(0.1)
+
+
+def test_a_validation_part_without_targets_is_refused() -> None:
+    x, y = np.arange(40.0), [*range(30), *[""] * 10]
+    weights = np.repeat([1.0, 0.0], 20)
+    for columns, choice in (
+        ({"x": x, "y": y}, Choice("x", "y", horizon=1)), ({"x": x, "y": y}, Choice("x", "y", pieces=5)),
+        ({"x": x, "y": x, "w": weights}, Choice("x", "y", weights="w", horizon=1)),
+    ):  # fmt: skip
+        with case(choice), pytest.raises(DataError, match="the validation rows have no target"):
+            Table(columns, choice).split(0.2)
+
+
+def test_bytes_are_texts() -> None:
+    table = Table({"x": np.array([b"1", b"2", b"5"]), "y": [1.0, 2, 3]}, Choice(targets="y"))
+    assert table.inputs.ravel().tolist() == [1, 2, 5]
 
 
 def test_weights_are_those_of_the_predicted_rows() -> None:

@@ -216,6 +216,10 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     ),
     "a label too many": (DataError, OF_LABELS | {"targets": CTC[1] + 1}, "whole numbers in -1 ... 2, (11"),
     "the blank": (DataError, OF_LABELS | {"targets": CTC[1] * 0 + OUTPUTS - 1}, "the last output is the"),
+    "padding before a label": (
+        DataError, OF_LABELS | {"targets": np.where(np.arange(CTC[1].shape[1]) == 0, -1, CTC[1] * 0)},
+        "case 0 have -1 before a label",
+    ),
     "labels that nothing spells": (  # equal neighbours take a step between them
         DataError, OF_LABELS | {"targets": CTC[1] * 0, "lengths": [2] + [3] * 10},
         "labels of case 0 need 3 time steps",

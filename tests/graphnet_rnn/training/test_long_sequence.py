@@ -58,6 +58,21 @@ def test_loss_and_gradient_are_those_of_all_steps() -> None:
             assert pieces.units == whole.units
 
 
+def test_a_node_that_is_several_states() -> None:
+    """The last input of the second layer is the state of the first."""
+    net = rnn.Network([rnn.Elman(2), rnn.NARX(2, order=1, taps=1)], 2, 2, dtype="float64")
+    net.theta = net.theta + np.random.default_rng(0).standard_normal(net.theta.shape)
+    x, t = np.random.default_rng(1).integers(0, 2, (2, 6, 1))
+    u = net.unroll(6, 1, initial="zero")
+    whole = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
+    pieces = rnn.LongSequence(net, time=2)
+    for objective in (whole, pieces):
+        objective.feed(x, t)
+    np.testing.assert_allclose(
+        pieces.gradient(net.theta)[1], whole.gradient(net.theta)[1], rtol=1e-9, atol=1e-15
+    )
+
+
 METRICS: list[Metric] = [
     OuterProduct(), OuterProduct("quasi-diagonal"), OuterProduct("diagonal", "same"), RootMeanSquare(), Frequency(),
     Kronecker(sampled=False),

@@ -208,8 +208,8 @@ def test_what_does_not_apply_is_refused(capsys: Any) -> None:
         assert said in capsys.readouterr().err
     assert main(["train", "d.npz", "--cell", "GRU(2)", "--epochs", "1", "--quiet", "--out", "run"]) == 0
     for command, said in (
-        (f"evaluate {MODEL} d.npz --season 2", "--season applies only to forecasts of tables"),
-        (f"predict {MODEL} d.npz --out p.csv --chart p.svg", "--chart shows forecasts of tables"),
+        (f"evaluate {MODEL} d.npz --season 2", "--season applies only to forecasts of numbers in tables"),
+        (f"predict {MODEL} d.npz --out p.csv --chart p.svg", "--chart shows forecasts of numbers in tables"),
     ):
         assert main(command.split()) == 2
         assert said in capsys.readouterr().err
