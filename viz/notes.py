@@ -61,7 +61,9 @@ def note_on(array: Array, with_shape: bool) -> Note:
     finite = numbers[np.isfinite(numbers)]
     if finite.size:
         with np.errstate(over="ignore"):
-            least, mean, greatest = (float(f(finite)) for f in (np.min, np.mean, np.max))
+            mean = float(finite.mean())
+        least, greatest = float(finite.min()), float(finite.max())
+        mean = mean if np.isfinite(mean) else float((finite / finite.size).sum())  # the sum overflows
         if abs(mean) < 1e-6 * max(abs(least), abs(greatest)):
             mean = 0.0  # the rest is rounding errors
         lines.append(" · ".join(number(x, digits=2) for x in (least, mean, greatest)))

@@ -26,7 +26,10 @@ MAKEFILE = """\
 # {made}
 # make test                                   compiles, runs, compares with stored results
 # make CC=arm-none-eabi-gcc ARCH=-mcpu=... {name}.o {name}_weights.o
-ARCH ?= -march=native
+ARCH ?= -march=native $(SAFE)
+# GCC 12 computes some vectors of 512 bits wrongly.
+SAFE := $(shell $(CC) -dumpversion 2>/dev/null | grep -q '^12' && \\
+  $(CC) -mprefer-vector-width=256 -E -x c /dev/null >/dev/null 2>&1 && echo -mprefer-vector-width=256)
 CFLAGS ?= -std=c11 -O3 $(ARCH) -ffp-contract=fast -fno-math-errno -Wall -Wextra -pedantic
 
 lib{name}.a: {name}.o {name}_weights.o
@@ -130,7 +133,9 @@ def write_files(files: dict[Path, str]) -> None:
         try:
             write_whole(path, text.encode())
         except OSError as error:
-            raise BackendError(f"save: cannot write {path}: {error.strerror}") from None
+            raise BackendError(
+                f"save: cannot write {path}: {error.strerror}; the folder may hold parts of two functions: save again"
+            ) from None
 
 
 def _test(unit: Unit, source: Graph, made: str) -> str:

@@ -37,5 +37,9 @@ class Masks:
         mask = self._kept.get(key) if self.variational else None
         if mask is None:
             keep = 1 - share
-            mask = self._kept[key] = self.random.bernoulli(keep, x.shape, x.dtype) * (1 / keep)
+            of_all_steps = (
+                {"time": None, "layer": None, "cell": None, "part": None} if self.variational else {}
+            )
+            with gn.scope(**of_all_steps):
+                mask = self._kept[key] = self.random.bernoulli(keep, x.shape, x.dtype) * (1 / keep)
         return x * mask

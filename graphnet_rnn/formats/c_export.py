@@ -29,7 +29,8 @@ def export_c(
     initial: "given", the default; or "zero" or "learned" initial states, which are then no arguments.
 
     The C function reads x (time, batch, inputs), or symbols (time, batch), and the initial states, (batch, width) each.
-    It writes the logits and the final states; initial and final states may be the same arrays. Weights are constants.
+    It writes the logits (with outputs=0, the output of the last layer) and the final states; initial and final states
+    may be the same arrays. Weights are constants.
     Raises UsageError for invalid sizes, BackendError for a cell with an op that only Python runs.
 
     >>> network = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2)
@@ -52,7 +53,7 @@ def export_c(
     finals = [gn.label(state, f"final_{name}") for state, name in zip(u.final, names, strict=True)]
     inputs, outputs = (
         [u.inputs, *(u.initial if initial == "given" else [])],
-        [gn.label(u.logits, "logits"), *finals],
+        [gn.label(u.logits, "logits") if network.outputs else gn.label(u.hidden[-1], "hidden"), *finals],
     )
     function = gn.compile(outputs, inputs)
     if not os.fspath(path).endswith(".c"):

@@ -171,7 +171,7 @@ class Runner:
                 return [u.logits]
             beyond = blank_for_sure(self.network.outputs, u.logits.dtype) if self.network.loss == "ctc" else 0
             return [u.ends.cut(u.logits, beyond)]
-        return u.hidden if self.network.skips_outputs else u.hidden[-1:]
+        return u.hidden if self.read_by_output and self.network.skips_outputs else u.hidden[-1:]
 
     def _require_continuable(self) -> None:
         network = self.network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class LongSequence:
     >>> step = objective.metric_solver(metric, "all", numbers, damping=0.1)(gradient)
     >>> objective.set(objective.place(w - 0.1 * step))
     >>> objective.penalty(w), objective.redraw(), objective.explain_non_finite()  # no l2, no dropout
-    (0.0, None, None)
+    (0.0, None, '')
     """
 
     def __init__(
@@ -201,8 +201,24 @@ class LongSequence:
     def redraw(self) -> None:
         """Nothing is drawn."""
 
-    def explain_non_finite(self) -> None:
-        """Returns None: the segment with a NaN or infinity is not searched for."""
+    def explain_non_finite(self) -> str:
+        """Names the first of x and t that holds NaN or infinity, with its time step; "" if none."""
+        for name, place in (("x", 1), ("t", 2)):
+            start = 0
+            for fed in self._fed:
+                array: Array = fed[place]  # type: ignore[assignment]
+                if array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
+                    step = start + int(np.argwhere(~finite)[0][0])
+                    return f"{name} holds NaN or infinity at time step {step}"
+                start += len(array)
+        return ""
+
+    def curvature(self, w: Array, structural: float = 0.0) -> NoReturn:
+        """Raises UsageError: the curvature at `w`, with `structural` damping or without, is not available."""
+        raise UsageError(
+            "LongSequence has no curvature for Hessian-free optimization; use an optimizer that reads gradients or a "
+            "metric, or rnn.Objective(..., memory='sqrt')"
+        )
 
     # -- pieces --------------------------------------------------------------------------------
 

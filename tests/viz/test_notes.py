@@ -61,6 +61,13 @@ def test_non_finite_values_are_counted():
     assert viz.draw(y, notes=notes).svg
 
 
+def test_the_mean_of_large_numbers_does_not_overflow():
+    x = gn.input((2,), "float64", name="x")
+    note = viz.values(x, {x: np.array([1e308, 1e308])}).note([x])
+    assert note is not None
+    assert note.lines[-1] == "1·10³⁰⁸ · 1·10³⁰⁸ · 1·10³⁰⁸"
+
+
 def test_heat_maps_are_small_and_keep_means():
     for shape in [(1, 1), (8, 12), (9, 13), (100, 70), (3, 5, 7), (4,)]:
         with case(shape):

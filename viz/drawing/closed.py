@@ -389,7 +389,10 @@ def _tooltip(thing: object) -> str:
 
 
 def _dropout(group: StepGroup) -> tuple[str, ...]:
-    return ("<i>dropout</i>",) if any(map(_is_masked, group.nodes)) else ()
+    read = {
+        x for node in group.nodes for x in (node, *node.inputs)
+    }  # the mask of all steps is made before them
+    return ("<i>dropout</i>",) if any(map(_is_masked, read)) else ()
 
 
 def _is_masked(node: Node) -> bool:

@@ -89,7 +89,7 @@ def _parts(text: str) -> tuple[str, str, str]:
         match = _LAYER.fullmatch(first)
         return (rest, last, match[1]) if match else (prefix, last, "")
     base, hat, layer = text.partition("^")
-    return ("", base, layer) if hat and layer.isdecimal() else ("", text, "")
+    return ("", base, layer) if hat and layer.isdecimal() and base.endswith("_0") else ("", text, "")
 
 
 def _as_quantity(text: str, layer: str, math_font: str) -> str:

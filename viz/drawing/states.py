@@ -36,11 +36,13 @@ class States:
 
     def read_by(self, group: StepGroup) -> Iterator[tuple[Node, str]]:
         """Nodes of earlier steps that a later step reads, state by state, each with its name."""
-        if self.first is None or not _same_equations(self.first, group):
+        # The last step may lack the last nodes, such as a state that nothing reads.
+        if self.first is None or not _same_equations(self.first, group, len(group.nodes)):
             return
         found: dict[int, Node] = {}
         for (i, slot), index in self.slots.items():
-            found.setdefault(index, group.nodes[i].inputs[slot])
+            if i < len(group.nodes):
+                found.setdefault(index, group.nodes[i].inputs[slot])
         for index in sorted(found):
             yield found[index], self.name(index)
 
@@ -73,10 +75,12 @@ def states_of(row: Hashable, groups: Groups) -> States:
     return states
 
 
-def _same_equations(a: StepGroup, b: StepGroup) -> bool:
-    return len(a.nodes) == len(b.nodes) and all(
+def _same_equations(a: StepGroup, b: StepGroup, count: int | None = None) -> bool:
+    """True if the first `count` nodes are alike; by default all."""
+    first, second = a.nodes[:count], b.nodes[:count]
+    return len(first) == len(second) and all(
         type(x.op) is type(y.op) and len(x.inputs) == len(y.inputs)
-        for x, y in zip(a.nodes, b.nodes, strict=True)
+        for x, y in zip(first, second, strict=True)
     )
 
 

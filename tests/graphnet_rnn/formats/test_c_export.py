@@ -50,3 +50,9 @@ def test_a_network_that_reads_all_at_once_needs_its_time(tmp_path: Path, how: An
     with pytest.raises(UsageError, match="needs the whole sequence at once; give the number of time steps"):
         rnn.formats.export_c(net, tmp_path / "net.c")
     assert rnn.formats.export_c(net, tmp_path / "net.c", time=4).startswith("x[4, 1, 3]")
+
+
+def test_without_an_output_layer_the_last_layer_is_written(tmp_path: Path) -> None:
+    net = rnn.Network([rnn.GRU(3), rnn.GRU(2)], 2, 0, reads="vectors", skip="outputs")
+    assert "-> hidden[4, 1, 2]" in rnn.formats.export_c(net, tmp_path / "net.c", time=4)
+    assert rnn.run(net, np.ones((4, 1, 2)))[0].shape == (4, 1, 2)

@@ -122,10 +122,11 @@ def test_optimizers_take_it_and_memory_does_not_grow_with_the_sequence() -> None
             assert result.loss < result.reports[0].loss
 
 
-def fed(batch: int = 1, targets: int = 5, metric: Any = METRICS[0], **how: Any) -> None:
+def fed(batch: int = 1, targets: int = 5, metric: Any = METRICS[0], **how: Any) -> rnn.LongSequence:
     objective = rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3), **how)
     objective.feed(np.zeros((5, batch), int), np.zeros((targets, batch), int))
     objective.metric(objective.start(), metric)
+    return objective
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -137,8 +138,20 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "other targets": (lambda: fed(targets=4), "5 inputs need 5 targets, at least one; got 4"),
     "back": (lambda: fed(metric=Backpropagated()), "needs derivatives across segments"),
     "linear": (lambda: fed(metric=Kronecker(over_time="linear")), "needs derivatives across segments"),
+    "no curvature": (
+        lambda: rnn.minimize(fed(), rnn.HessianFree(), steps=1), "no curvature for Hessian-free optimization",
+    ),
     "no metric": (lambda: fed(metric=None), "metric must be one of rnn.riemannian"),
 }  # fmt: skip
+
+
+def test_inputs_that_are_not_finite_are_named() -> None:
+    objective = rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 1, "squared"), time=2)
+    x = np.ones((5, 1, 3))
+    x[3, 0, 1] = np.nan
+    objective.feed(x, np.ones((5, 1, 1)))
+    with pytest.raises(rnn.errors.TrainingError, match="x holds NaN or infinity at time step 3"):
+        rnn.minimize(objective, rnn.Adam(), steps=1)
 
 
 def test_invalid_arguments_are_rejected() -> None:

@@ -247,6 +247,26 @@ def test_skip_connections_name_their_weights_and_dropout_is_marked_where_it_is()
     assert {(x.tail, x.head) for x in drawing.picture.edges} >= {("x0", "b1_0"), ("x0", "b2_0")}
 
 
+def test_one_mask_for_all_steps_adds_no_edges():
+    drawn = [
+        viz.draw(unrolled(cells.GRU, cells.GRU, dropout=0.5, variational=v, training=True, time=3))
+        for v in (False, True)
+    ]
+    first, second = ([(x.tail, x.head, plain(x.label)) for x in each.picture.edges] for each in drawn)
+    assert sorted(first) == sorted(second)
+    assert says(drawn[0], BoxKind.CELL) == says(drawn[1], BoxKind.CELL)
+
+
+def test_edges_into_a_last_step_without_unread_states_have_names():
+    net = rnn.Network([cells.LSTM(3)], 4, 5, pool="last")
+    links = viz.draw(net.unroll(4, 2, lengths=True)).picture.edges
+    for t in (1, 2, 3):
+        assert [plain(x.label) for x in links if x.head == f"b1_{t}" and x.tail == f"b1_{t - 1}"] == [
+            "h",
+            "c",
+        ]
+
+
 def test_the_cost_is_labelled_by_its_loss_and_by_the_steps_that_it_scores():
     words = {"softmax": "cross-entropy", "sigmoid": "binary cross-entropy", "squared": "squared error"}
     for (loss, name), batch in itertools.product(words.items(), (1, 7)):

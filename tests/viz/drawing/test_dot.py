@@ -193,7 +193,7 @@ def test_names_are_printed_as_papers_print_them():
         ("W_xh", "W xh"), ("h0", "h 0"), ("theta", "θ"), ("sigma_0", "σ 0"), ("x_theta", "x θ"), ("h_0^1", "h 0"),
         ("layer12.W_xi", "W xi"), ("output.W_ho", "W ho"), ("encoder.W_x", "encoder. W x"),
         ("hidden_state", "hidden_state"),
-        ("x_", "x_"),
+        ("x_", "x_"), ("x^2", "x^2"),
     ):  # fmt: skip
         (shape,) = viz.draw(gn.input((), name=name)).picture.shapes
         assert re.sub("(<.*?>)+", " ", shape.lines[0]).strip() == shown, name
