@@ -216,7 +216,7 @@ class RecurrentNADE(Model):
     def _run(
         self, x: Array, states: list[Array] | None, lengths: Array | None = None
     ) -> tuple[Array, list[Array]]:
-        self._runner = self._runner or Runner(self.network, read_by_output=True)
+        self._runner = self._runner or Runner(self.network)
         return self._runner(x, states, lengths)
 
     def _biases(self, x: Array, ends: Array | None) -> tuple[Array, Array | None]:

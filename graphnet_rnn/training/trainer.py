@@ -400,7 +400,7 @@ class Trainer:
     # -- resuming ------------------------------------------------------------------------------
 
     def description(self) -> dict[str, Any]:
-        """Returns all settings that must not change on resume."""
+        """Returns all settings that must not change on resume, and the note of the `start`."""
         problem = self.problem
         own = {"problem": type(problem).__name__, **problem.description()}
         start = {"start": self.start} if self.start else {}

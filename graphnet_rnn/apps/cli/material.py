@@ -364,11 +364,14 @@ class FileMaterial(Material):
                 self.train, self.valid = fitting_loss(train, self.loss), fitting_loss(valid, self.loss)
         parts = [part for part in (self.train, self.valid) if part is not None]
         symbols = self.train.inputs.ndim == 2
+        classes = (
+            self.columns.classes or () if self.columns and self.loss == "softmax" else ()
+        )  # also unseen ones
         self.shape = {
             "inputs": 1 + max(_largest(part.inputs) for part in parts)
             if symbols
             else parts[0].inputs.shape[2],
-            "outputs": max(_outputs(part.targets, self.loss) for part in parts),
+            "outputs": max(*(_outputs(part.targets, self.loss) for part in parts), len(classes)),
             "loss": self.loss,
             "reads": "symbols" if symbols else "vectors",
             "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),

@@ -248,9 +248,10 @@ class Book:
             raise UsageError(f"{self.folder} exists and is not a sweep; name another folder")
         self._tuner = Tuner(recipe) if Tuner.is_needed(recipe) else None
         self.recipe = recipe.with_files(self._container.put)
-        if not held.exists():
+        mapping = self._mapping(self.recipe)
+        if not held.exists() or _read(held) != mapping:  # a new sweep, or one with more seeds or trials
             self.folder.mkdir(parents=True, exist_ok=True)
-            _write_json(held, self._mapping(self.recipe))
+            _write_json(held, mapping)
         self.entries = list(self._entries())
 
     @property

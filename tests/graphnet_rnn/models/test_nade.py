@@ -65,6 +65,12 @@ def test_the_loss_is_that_of_a_loop_over_bits() -> None:
             np.testing.assert_allclose(model.log_probabilities(v), -wanted, rtol=1e-10)
 
 
+def test_skip_connections_reach_the_last_layer_only() -> None:
+    network = rnn.Network([rnn.GRU(2), rnn.GRU(3)], 4, 0, reads="vectors", dtype="float64", skip=True)
+    model, v = rnn.RecurrentNADE(network, 3), some_bits(5, 2, 4)
+    np.testing.assert_allclose(model.log_probabilities(v), -losses_of(model, v), rtol=1e-10)
+
+
 def test_probabilities_of_all_frames_add_up_to_one() -> None:
     """Also after a past, which changes them."""
     for bits, hidden in itertools.product([1, 5], [0, 3]):

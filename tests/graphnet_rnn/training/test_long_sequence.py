@@ -147,9 +147,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 def test_inputs_that_are_not_finite_are_named() -> None:
     objective = rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 1, "squared"), time=2)
-    x = np.ones((5, 1, 3))
+    x = np.ones((5, 1, 3), "float32")
     x[3, 0, 1] = np.nan
-    objective.feed(x, np.ones((5, 1, 1)))
+    objective.feed(x, np.ones((5, 1, 1), "float32"))
     with pytest.raises(rnn.errors.TrainingError, match="x holds NaN or infinity at time step 3"):
         rnn.minimize(objective, rnn.Adam(), steps=1)
 

@@ -144,6 +144,31 @@ def test_balanced_classes_have_equal_weight_in_training() -> None:
         np.testing.assert_allclose(np.exp(bias) / np.exp(bias).sum(), expected, rtol=1e-5)
 
 
+def test_classes_that_are_no_target_of_a_case_are_outputs(capsys: Any) -> None:
+    """Only the last row of a case is judged, so the class c is never a target."""
+    rows = [
+        f"{case},{step},{'c' if step == 0 else 'ab'[case % 2]}" for case in range(12) for step in range(3)
+    ]
+    Path("t.csv").write_text("\n".join(["case,x,y", *rows]), encoding="utf-8")
+    how = [
+        "--case",
+        "case",
+        "--inputs",
+        "x",
+        "--target",
+        "y",
+        "--pool",
+        "last",
+        "--units",
+        "2",
+        "--epochs",
+        "1",
+    ]
+    assert main(["train", "t.csv", *how, "--out", "run"]) == 0
+    assert rnn.load("run/model.safetensors").outputs == 3
+    assert main(["evaluate", "run/model.safetensors", "t.csv"]) == 0
+
+
 def test_the_last_tenth_of_a_long_table_is_for_validation(capsys: Any) -> None:
     x = np.random.default_rng(0).normal(size=720)
     lines = [f"{'ab'[i % 2]},{i},{value},{value > 0}" for i, value in enumerate(x)]

@@ -172,7 +172,8 @@ def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
 def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     folder, other = tmp_path / "sweep", tmp_path / "other"
     Book(recipe(text), folder)
-    Book(recipe(text, seeds=5), folder)  # more may be asked for
+    longer = Book(recipe(text, seeds=5), folder)  # more may be asked for
+    assert [entry.name for entry in Book(None, folder).entries] == [entry.name for entry in longer.entries]
     other.mkdir()
     (other / "x").touch()
     for wanted, where, said in (
