@@ -42,6 +42,7 @@ def compare_runs(
     histories: name -> rows, path of a history or of the folder of a run, or the result of a run; see `training_curve`.
     by: horizontal axis, "epoch" (default), "step" for runs whose epochs differ in length, or "seconds" for rows that
     have them. title: title of the chart. log: logarithmic axes, "x", "y" or "xy"; none by default.
+    Logarithmic axes leave out values <= 0.
     Without any validation, training is solid. Training is left out if it has another measure than validation, such as
     the loss of a task and the share of wrong answers.
     Raises DrawingError without runs, for a run with nothing to draw, or for runs with different measures.
