@@ -25,6 +25,7 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
     """A network that generates symbols: each prediction, turned into a symbol by χ, is the next input.
 
     χ takes the most probable symbol, or draws one. The first input is data; the others are labels on the output of χ.
+    With the loss "squared", there are no probabilities and no χ: the next input is the prediction itself.
     network: network with as many outputs as inputs. steps: number of time steps to draw, at least 3; 4 by default.
     theme: "light" (default), "dark", "colour-blind", or a Style.
     Raises DrawingError for other objects, and for a network that reads later inputs or has other outputs than inputs.
@@ -55,7 +56,7 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
     outputs = _outputs(network, count)
     graph = Graph(outputs)
     picture = fold_columns(closed_picture(graph, names_in(graph, colours)), count)
-    return Drawing(_fed_back(picture), "closed", None, None, colours)
+    return Drawing(_fed_back(picture, network.loss != "squared"), "closed", None, None, colours)
 
 
 def _outputs(network: Network, steps: int) -> list[Node]:
@@ -63,8 +64,8 @@ def _outputs(network: Network, steps: int) -> list[Node]:
     return list(network.unroll(steps, batch=1, training=False, **settings).outputs)
 
 
-def _fed_back(picture: ClosedPicture) -> ClosedPicture:
-    """Adds χ above each output, and an edge from χ to the next input."""
+def _fed_back(picture: ClosedPicture, chosen: bool) -> ClosedPicture:
+    """Adds χ above each output, and an edge from χ to the next input; chosen=False: from the output, without χ."""
     top = len(picture.states)
     boxes: list[Box] = []
     data: dict[int, Box] = {}
@@ -79,7 +80,7 @@ def _fed_back(picture: ClosedPicture) -> ClosedPicture:
         boxes.append(box)
     links = list(picture.edges)
     for column, output in outputs.items():
-        chosen = Box(
+        choice = Box(
             f"choice_{column}",
             BoxKind.OUTPUT,
             top,
@@ -87,8 +88,14 @@ def _fed_back(picture: ClosedPicture) -> ClosedPicture:
             ("<i>χ</i>",),
             "a symbol, chosen by its probability",
         )
-        boxes.append(chosen)
-        links.append(Link(output.key, chosen.key, EdgeRole.TO_OUTPUT))
+        if chosen:
+            boxes.append(choice)
+            links.append(Link(output.key, choice.key, EdgeRole.TO_OUTPUT))
         if column + 1 in data:
-            links.append(Link(chosen.key, data[column + 1].key, EdgeRole.GENERATED))
-    return replace(picture, shapes=tuple(boxes), edges=tuple(links), states=(*picture.states, 1))
+            links.append(Link((choice if chosen else output).key, data[column + 1].key, EdgeRole.GENERATED))
+    return replace(
+        picture,
+        shapes=tuple(boxes),
+        edges=tuple(links),
+        states=(*picture.states, 1) if chosen else picture.states,
+    )

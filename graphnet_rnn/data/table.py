@@ -40,6 +40,7 @@ class Forecast:
     after, predicted: times and forecasts of the rows after the end, (horizon,); times that do not follow from the
     others are row numbers.
     earlier: forecasts that were made `horizon` rows before the end, for the last rows, (horizon,).
+    time: name of the column of the times, "" for row numbers.
 
     >>> rows = {"sold": [3.0, 5.0, 4.0, 6.0, 5.0, 7.0]}
     >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", horizon=2))
@@ -55,6 +56,7 @@ class Forecast:
     after: Array
     predicted: Array
     earlier: Array
+    time: str = ""
 
 
 class Table:
@@ -446,9 +448,10 @@ class Table:
                 times, after = np.arange(1, len(rows) + 1), np.arange(1, horizon + 1) + len(rows)
             else:
                 after = times_after(times, horizon, step)
+            time = "" if step is None else self._choice.time or self.columns.time or ""
             case = "" if self._case is None else str(self._frame[self._case][rows[0]])
             found += [
-                Forecast(case, name, times, y[rows, k], after, now[:, k], before[:, k])
+                Forecast(case, name, times, y[rows, k], after, now[:, k], before[:, k], time)
                 for k, name in enumerate(self.columns.targets)
             ]
         return found

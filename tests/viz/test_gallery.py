@@ -7,6 +7,7 @@ import runpy
 from collections import Counter
 from pathlib import Path
 
+import graphnet_rnn as rnn
 import viz
 from viz.drawing.closed import BoxKind
 from viz.style import EdgeRole, Role
@@ -85,6 +86,15 @@ def test_3_6_feeds_predictions_back():
     kinds = [box.kind for box in boxes.values() if box.row == 0]
     assert kinds == [BoxKind.DATA, *[BoxKind.IMAGINARY] * 3]
     assert drawing.dot.count(viz.LIGHT.generated_edge) == 3
+
+
+def test_predictions_that_are_no_probabilities_are_fed_back_themselves():
+    drawing = viz.generation(rnn.Network([rnn.GRU(3)], 4, 4, loss="squared"))
+    assert "χ" not in drawing.dot
+    boxes = {box.key: box for box in drawing.picture.shapes}
+    back = [link for link in drawing.picture.edges if link.role is EdgeRole.GENERATED]
+    assert [plain(boxes[x.tail].lines[0])[0] for x in back] == ["o"] * 3
+    assert [(boxes[x.tail].column, boxes[x.head].column) for x in back] == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_3_7_has_three_gates_and_two_states():

@@ -117,6 +117,7 @@ HISTORIES = [
     (lambda: viz.compare_runs({"a": 3}), r"histories\['a'\] must be rows"),
     (lambda: viz.compare_runs({"a": ""}), "history is an empty path"),
     (lambda: viz.compare_runs({"a": [EPOCH]}, by="hour"), "by must be one of .*, not 'hour'"),
+    (lambda: viz.compare_runs({"a": [EPOCH]}, by="step"), r"histories\['a'\] holds nothing .* numbers 'step'"),
     (lambda: viz.compare_runs({}, by=[]), r"by must be one of .*, not \[\]"),
     (lambda: viz.compare_runs({"a": [EPOCH]}, log="z"), "log must be one of '', 'x', 'y', 'xy', not 'z'"),
     (lambda: viz.compare_runs({"a": [EPOCH], "b": [LOSS]}), "measures: 'a' bits, 'b' loss; compare"),

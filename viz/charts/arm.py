@@ -52,18 +52,19 @@ def loss_by_calls(runs: Mapping[str, History], least: float | None = None, title
         seen.append(losses)
         last = max(last, float(calls[-1]))
     if least is not None:
-        axes.axhline(least, color=chart.GREY, linestyle=chart.DASHES, linewidth=1.3)
         endings.append(Ending(least, f"iLQR {least:.3g}", chart.GREY))
         seen.append(np.array([least]))
     axes.set_xscale("log")
     axes.set_xlim(right=last * 1.1)
     chart.logarithmic(axes, np.concatenate(seen))
+    if least is not None:
+        axes.axhline(least, color=chart.GREY, linestyle=chart.DASHES, linewidth=1.3)
     axes.set_xlabel("calls for a loss, a gradient or a product", fontsize=12)
     axes.set_ylabel("loss", fontsize=12)
     chart.frame(axes)
     label_ends(axes, endings, 3.7)
     if title:
-        axes.set_title(title, loc="left", fontsize=13)
+        axes.set_title(chart.plain(title), loc="left", fontsize=13)
     return figure
 
 
@@ -122,7 +123,7 @@ def arm_movements(
         for b in some:
             _draw_way(above, moved.hands[:, b], active[:, b], 2.2 if b == torques_of else 1.0)
         _draw_goals(above, arm, moved.goals[some])
-        above.set_title(name, fontsize=12)
+        above.set_title(chart.plain(name), fontsize=12)
         _draw_torques(below, moved.torques[:, torques_of], active[:, torques_of], arm.dt)
         chart.frame(above, 9)
         chart.frame(below, 9)

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.settings import has_items, shown
+from viz.charts.parts import plain
 from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
 def _names(what: str, given: Sequence[Any] | None, count: int) -> list[str]:
     if given is not None and not has_items(given):
         raise DrawingError(f"attention_map: {what} must be {count} names, not {shown(given)}.")
-    names = [str(i + 1) for i in range(count)] if given is None else [str(each) for each in given]
+    names = [str(i + 1) for i in range(count)] if given is None else [plain(each) for each in given]
     if len(names) != count:
         raise DrawingError(f"attention_map: {what} must be {count}, not {len(names)}.")
     return names

@@ -42,6 +42,7 @@ def compare_runs(
     histories: name -> rows, path of a history or of the folder of a run, or the result of a run; see `training_curve`.
     by: horizontal axis, "epoch" (default), "step" for runs whose epochs differ in length, or "seconds" for rows that
     have them. title: title of the chart. log: logarithmic axes, "x", "y" or "xy"; none by default.
+    Logarithmic axes leave out values <= 0.
     Without any validation, training is solid. Training is left out if it has another measure than validation, such as
     the loss of a task and the share of wrong answers.
     Raises DrawingError without runs, for a run with nothing to draw, or for runs with different measures.
@@ -71,7 +72,7 @@ def compare_runs(
     for number, (name, lines) in enumerate(drawn.items()):
         endings.append(_draw_run(axes, name, lines, number, alone=VALIDATED not in seen))
     axes.set_xlabel(_AXES[by], fontsize=12)
-    axes.set_ylabel(measures.words(measures.measure), fontsize=12)
+    axes.set_ylabel(chart.plain(measures.words(measures.measure)), fontsize=12)
     axes.margins(x=0.02)
     if "x" in log:
         axes.set_xscale("log")
@@ -109,7 +110,8 @@ def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
 
 def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) -> dict[str, _Line]:
     """Validation and training of a run in this measure: by epochs, or by steps if no epoch has ended."""
-    step = 0.0
+    # Rows before the first step are at step 0.
+    step = 0.0 if any(is_number(row.get("step")) for row in rows) else None
     points: dict[str, list[tuple[float, float]]] = {VALIDATED: [], TRAINED: []}
     early: list[tuple[float, float]] = []
     for row in rows:
@@ -125,8 +127,8 @@ def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) 
     lines = {key: (np.array(p).T[0], np.array(p).T[1]) for key, p in points.items() if p}
     if not lines:
         raise DrawingError(
-            f"histories[{name!r}] holds nothing to draw: it needs rows with event 'step' or 'epoch', an {by!r}, and "
-            f"'{TRAINED}{measure}' or '{VALIDATED}{measure}'."
+            f"histories[{name!r}] holds nothing to draw: it needs rows with event 'step' or 'epoch', numbers {by!r}, "
+            f"and '{TRAINED}{measure}' or '{VALIDATED}{measure}'."
         )
     return lines
 
@@ -221,8 +223,8 @@ def best_setting(
         if by:
             _roomy(axes, [value for _, value in found.values()])
             label_ends(axes, endings, 3.2)
-    grid[0].set_ylabel(f"best {best}", fontsize=12)
-    figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
+    grid[0].set_ylabel(chart.plain(f"best {best}"), fontsize=12)
+    figure.suptitle(chart.plain(title or ""), x=0.01, horizontalalignment="left", fontsize=13)
     return figure
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from viz.charts.history import History, is_number, measures_of, read_history, rows_of
-from viz.charts.parts import BLUE, GREEN, VERMILION, frame
+from viz.charts.parts import BLUE, GREEN, VERMILION, frame, plain
 from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def training_curve(history: History) -> Chart:
     for axes, (name, points) in zip(whole[len(names) :], metrics.items(), strict=True):
         epochs, values = np.array(points).T
         axes.plot(epochs, values, color=GREEN, linewidth=1.2, marker="o", markersize=5)
-        axes.set_ylabel(name.replace("_", " "), fontsize=12)
+        axes.set_ylabel(plain(name.replace("_", " ")), fontsize=12)
         frame(axes)
     whole[-1].set_xlabel("epoch", fontsize=12)
     return figure
@@ -126,6 +126,6 @@ def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
 
 
 def _finish(axes: Axes, words: str) -> None:
-    axes.set_ylabel(words, fontsize=12)
+    axes.set_ylabel(plain(words), fontsize=12)
     frame(axes)
     axes.legend(frameon=False, fontsize=11, loc="upper right")

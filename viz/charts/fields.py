@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphnet.settings import shown
+from viz.charts.parts import plain
 from viz.charts.video import images_of
 from viz.errors import DrawingError, by_matplotlib, count_of
 
@@ -90,7 +91,7 @@ def _draw(figure: Chart, axes: Any, values: Any, words: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
-    axes.set_title(words, loc="left", fontsize=11)
+    axes.set_title(plain(words), loc="left", fontsize=11)
     bar = figure.colorbar(image, ax=axes, shrink=0.5, aspect=18, pad=0.02)
     bar.ax.tick_params(labelsize=8.5)
     bar.outline.set_visible(False)

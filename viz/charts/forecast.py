@@ -61,13 +61,13 @@ def forecast(forecasts: Sequence[Any], history: int | None = None) -> Chart:
             *now, color=chart.VERMILION, linewidth=1.8, label="forecast", marker="o" if horizon == 1 else ""
         )
         panel.axvline(each.times[-1], color=chart.GREY, linewidth=0.8, linestyle=chart.DOTS)
-        panel.set_ylabel(each.target, fontsize=10)
+        panel.set_ylabel(chart.plain(each.target), fontsize=10)
         chart.frame(panel, 9)
-        panel.set_title(each.case, loc="left", fontsize=10)
+        panel.set_title(chart.plain(each.case), loc="left", fontsize=10)
         if each.times.dtype.kind == "M":
             _date_axis(panel)
         else:
-            panel.set_xlabel("row", fontsize=10)
+            panel.set_xlabel(chart.plain(each.time or "row"), fontsize=10)
     axes[0].legend(
         loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False, fontsize=9.5, borderaxespad=0.2
     )

@@ -27,7 +27,8 @@ def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | N
 
     rows: name -> array (count, pixels), row by row, or (count, rows, columns). width: width of an image in pixels;
     squares by default. title: title of the chart.
-    All images share the gray scale of the first row: its minimum is black and its maximum white.
+    All images share the gray scale of the first row: its minimum is black and its maximum white. If it is constant,
+    they share that of all rows.
     Raises DrawingError for arrays that do not fit.
     Source: Hinton & Salakhutdinov 2006, figure 2.
 
@@ -47,6 +48,7 @@ def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | N
                 f"image_rows: {name} must be {list(first.shape)}, the shape of the first row, not {list(images.shape)}."
             )
     count, high, wide = first.shape
+    scale = first if np.ptp(first) else np.stack(list(shown.values()))
     before = 0.2 + LETTER * max(map(len, shown))
     figure = Chart(before + SIDE * count, 0.3 * bool(title) + (SIDE * high / wide + BETWEEN) * len(shown))
     grid = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
@@ -56,14 +58,14 @@ def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | N
         for i, image in enumerate(images):
             strip[:, i * (wide + 1) : i * (wide + 1) + wide] = image
         axes.imshow(
-            strip, cmap="gray", vmin=first.min(), vmax=first.max(), aspect="auto", interpolation="nearest"
+            strip, cmap="gray", vmin=scale.min(), vmax=scale.max(), aspect="auto", interpolation="nearest"
         )
-        axes.set_yticks([(high - 1) / 2], [name], fontsize=10)
+        axes.set_yticks([(high - 1) / 2], [chart.plain(name)], fontsize=10)
         axes.set_xticks([])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
     if title:
-        grid[0].set_title(title, loc="left", fontsize=11)
+        grid[0].set_title(chart.plain(title), loc="left", fontsize=11)
     return figure
 
 

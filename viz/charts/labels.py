@@ -37,19 +37,22 @@ def colour_of(number: int) -> str:
 def label_ends(axes: Axes, endings: Sequence[Ending], height: float, size: float = 10) -> None:
     """Writes labels to the right of the axes, near the ends of their lines, without overlap.
 
-    height: approximate height of the axes, in inches. Set the limits of y before.
+    Ends that a logarithmic axis cannot show are below it. height: approximate height of the axes, in inches. Set the
+    limits of y before.
     """
     scale = axes.yaxis.get_transform()
     low, high = (float(v) for v in scale.transform(np.array(axes.get_ylim())))
     ends = np.array([float(scale.transform(np.array([ending.y]))[0]) for ending in endings])
-    at = np.clip((ends - low) / (high - low), 0.0, 1.0)
+    at = np.clip((np.where(np.isfinite(ends), ends, low) - low) / (high - low), 0.0, 1.0)
     for ending, true, shown in zip(endings, at, spread(at, size * 1.3 / 72 / height), strict=True):
-        start, where = ((1.0, true), "axes fraction") if ending.x is None else ((ending.x, ending.y), "data")
+        start, where = (ending.x, ending.y), "data"
+        if ending.x is None or not np.isfinite(axes.transData.transform((ending.x, ending.y))).all():
+            start, where = (1.0, true), "axes fraction"
         # Faint, so that it is not taken for more of a line that ends early.
         line = {"linewidth": 0.7, "alpha": 1.0 if ending.x is None else 0.5}
         axes.annotate(
-            ending.words, start, (1.035, shown), xycoords=where, textcoords="axes fraction", color=ending.colour,
-            fontsize=size, verticalalignment="center", annotation_clip=False,
+            chart.plain(ending.words), start, (1.035, shown), xycoords=where, textcoords="axes fraction",
+            color=ending.colour, fontsize=size, verticalalignment="center", annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": ending.colour, "shrinkA": 0, "shrinkB": 1, **line},
         )  # fmt: skip
 

@@ -60,8 +60,8 @@ def joint_curves(
     for each, column in zip(axes, chosen, strict=True):
         each.plot(frames[:, column], color="#bbbbbb", linewidth=4.0, label="what is", solid_capstyle="round")
         for number, (name, given) in enumerate(curves.items()):
-            each.plot(given[:, column], color=colour_of(number), linewidth=1.3, label=name)
-        each.set_ylabel(f"column {column}" if names is None else str(names[column]), fontsize=9)
+            each.plot(given[:, column], color=colour_of(number), linewidth=1.3, label=chart.plain(name))
+        each.set_ylabel(f"column {column}" if names is None else chart.plain(names[column]), fontsize=9)
         chart.frame(each, 9)
     axes[-1].set_xlabel("frame", fontsize=11)
     axes[-1].set_xlim(0, max(1, len(frames) - 1))

@@ -61,7 +61,7 @@ def piano_roll(truth: Any, predicted: Any = None, title: str | None = None) -> C
             borderaxespad=0, borderpad=0.25, handlelength=1.0,
         )  # fmt: skip
         axes[1].set_title("predicted from the frames before", loc="left", fontsize=11)
-    axes[0].set_title(title or "what sounds", loc="left", fontsize=11)
+    axes[0].set_title(chart.plain(title or "what sounds"), loc="left", fontsize=11)
     _scale(axes[0], roll if found is None else roll | found)
     axes[-1].set_xlabel("frame", fontsize=11)
     return figure

@@ -99,7 +99,7 @@ def _curves(epochs: Mapping[float, _Norms], title: str | None) -> Chart:
         chart.caption(axes, layer)
         label_ends(axes, endings, height - 1.0, 9)
     grid[0, 0].set_ylabel("‖W‖", fontsize=12)
-    figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
+    figure.suptitle(chart.plain(title or ""), x=0.01, horizontalalignment="left", fontsize=13)
     return figure
 
 
@@ -133,19 +133,21 @@ def _bars(snapshots: Mapping[str, _Norms], title: str | None) -> Chart:
         at = np.arange(len(own))
         for number, (label, found) in enumerate(snapshots.items()):
             y = [_value(found.get(name)) for name in own]
-            axes.bar(at + (number + 0.5) * width - 0.4, y, width, color=colour_of(number), label=label)
-        axes.set_xticks(at, labels=[_short(name) for name in own], rotation=90)
+            axes.bar(
+                at + (number + 0.5) * width - 0.4, y, width, color=colour_of(number), label=chart.plain(label)
+            )
+        axes.set_xticks(at, labels=[chart.plain(_short(name)) for name in own], rotation=90)
         axes.set_xlim(-0.8, len(own) - 0.2)
         chart.frame(axes, 9)
         axes.grid(axis="x", visible=False)
-        axes.set_title(layer, loc="left", fontsize=11)
+        axes.set_title(chart.plain(layer), loc="left", fontsize=11)
     grid[0, 0].set_ylabel("‖W‖", fontsize=12)
     if len(snapshots) > 1:
         handles, words = grid[0, 0].get_legend_handles_labels()
         figure.legend(
             handles, words, loc="outside lower center", ncols=len(snapshots), frameon=False, fontsize=10
         )
-    figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
+    figure.suptitle(chart.plain(title or ""), x=0.01, horizontalalignment="left", fontsize=13)
     return figure
 
 
@@ -197,7 +199,7 @@ def gradient_by_distance(
             endings.append(Ending(float(shown[-1]), name, colour_of(number)))
     last.set_ylim(last.get_ylim())
     label_ends(last, endings, 2.9)
-    figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
+    figure.suptitle(chart.plain(title or ""), x=0.01, horizontalalignment="left", fontsize=13)
     return figure
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLACK", "BLUE", "BROWN", "DASHES", "DOTS", "GREEN", "GREY", "ORANGE", "PURPLE", "SKY", "VERMILION", "Numbers",
-    "caption", "frame", "line", "logarithmic", "mark", "whole_numbers",
+    "caption", "frame", "line", "logarithmic", "mark", "plain", "whole_numbers",
 ]  # fmt: skip
 
 Numbers = npt.NDArray[np.float64]
@@ -64,9 +64,14 @@ def mark(
     drawn.set_in_layout(False)
 
 
+def plain(words: object) -> str:
+    """Escapes "$" in names and titles: between two of them, matplotlib reads mathematics."""
+    return str(words).replace("$", r"\$")
+
+
 def caption(axes: Axes, words: str) -> None:
     """Writes a caption above the axes, with the legend next to the caption."""
-    axes.set_title(words, loc="left", fontsize=11)
+    axes.set_title(plain(words), loc="left", fontsize=11)
     count = len(axes.get_legend_handles_labels()[1])
     if count:
         rows = 1 if count <= 5 else -(-count // 4)
@@ -104,7 +109,7 @@ def whole_numbers(axis: Axis, most: int) -> None:
 
 def along_numbers(axes: Axes, places: Sequence[float], name: str) -> None:
     """Sets the x axis of a setting, with ticks at its values if they are few; logarithmic for wide ranges."""
-    axes.set_xlabel(name, fontsize=12)
+    axes.set_xlabel(plain(name), fontsize=12)
     if len(places) > 1 and places[0] > 0 and places[-1] / places[0] >= 4:
         axes.set_xscale("log")
     shown = places[:: -(-len(places) // TICKS)]

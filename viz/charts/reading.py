@@ -82,7 +82,7 @@ def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None)
     if len(several) > 1:
         above.legend(frameon=False, fontsize=10, loc="upper left", bbox_to_anchor=(0, 0.93))
     if title:
-        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=13)
+        figure.suptitle(chart.plain(title), x=0.01, horizontalalignment="left", fontsize=13)
     return figure
 
 
@@ -109,7 +109,9 @@ def _draw_costs(axes: Axes, cost: Costs, name: str, colour: str, pieces: bool) -
         room = 0.08 * (high - low) or 0.1
         axes.set_ylim(low - room, high + 3 * room)
     # A text shorter than two pieces is one point, which a line would not show.
-    axes.plot(x, _running(bits), color=colour, linewidth=1.8, marker=_marker(bits), label=name or None)
+    axes.plot(
+        x, _running(bits), color=colour, linewidth=1.8, marker=_marker(bits), label=chart.plain(name) or None
+    )
 
 
 def _marker(values: chart.Numbers) -> str:
@@ -151,6 +153,6 @@ def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
         inside = inside[np.isfinite(inside)]
         mean = f"\n{inside.mean():.3f}" if inside.size else ""
         above.text(
-            (start + end) / 2 / scale, 0.99, f"{name}{mean}", transform=above.get_xaxis_transform(), color=chart.GREY,
-            fontsize=9, horizontalalignment="center", verticalalignment="top",
+            (start + end) / 2 / scale, 0.99, chart.plain(name) + mean, transform=above.get_xaxis_transform(),
+            color=chart.GREY, fontsize=9, horizontalalignment="center", verticalalignment="top",
         )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.settings import shown
 from viz.charts.history import is_number
-from viz.charts.parts import BLUE, frame
+from viz.charts.parts import BLUE, frame, plain
 from viz.errors import DrawingError, by_matplotlib, count_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def schedule_curve(
     axes.set_ylim(bottom=min(0.0, *values))
     axes.set_xlim(0, last)
     axes.set_xlabel("step" if by_step else "epoch", fontsize=12)
-    axes.set_title(_short(str(schedule)), loc="left", fontsize=10)
+    axes.set_title(plain(_short(str(schedule))), loc="left", fontsize=10)
     frame(axes)
     return figure
 

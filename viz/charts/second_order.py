@@ -97,7 +97,7 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
     if shared is not None:
         _step_axis(shared, run)
     if title:
-        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=14)
+        figure.suptitle(chart.plain(title), x=0.01, horizontalalignment="left", fontsize=14)
     return figure
 
 

@@ -86,8 +86,8 @@ def compare_settings(
     if any(cut for line in found.values() for _, _, cut in line.values()):
         hollow = Line2D([], [], color="black", marker="o", markerfacecolor="white", linestyle="none")
         grid[-1].legend([hollow], ["ended early"], frameon=False)
-    grid[0].set_ylabel(unit or "mean", fontsize=12)
-    figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
+    grid[0].set_ylabel(chart.plain(unit or "mean"), fontsize=12)
+    figure.suptitle(chart.plain(title or ""), x=0.01, horizontalalignment="left", fontsize=13)
     return figure
 
 
@@ -160,9 +160,9 @@ def _x_axis(axes: Axes, places: Sequence[Any], against: str) -> None:
     if all(is_number(x) for x in places):
         chart.along_numbers(axes, places, against)
         return
-    axes.set_xlabel(against, fontsize=12)
+    axes.set_xlabel(chart.plain(against), fontsize=12)
     shown = places[:: -(-len(places) // chart.TICKS)]
-    axes.set_xticks([places.index(x) for x in shown], labels=[str(x) for x in shown])
+    axes.set_xticks([places.index(x) for x in shown], labels=[chart.plain(x) for x in shown])
     if max(len(str(x)) for x in shown) * len(shown) > 40:
         axes.tick_params(axis="x", rotation=30)
         for label in axes.get_xticklabels():

@@ -93,14 +93,14 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
     panels = _panels(figure, bands, columns, len(tasks))
     for (above, below), (task, outcomes) in zip(panels, tasks.items(), strict=True):
         _draw_problem(above, below, outcomes)
-        above.set_title(task, fontsize=12)
+        above.set_title(chart.plain(task), fontsize=12)
         chart.frame(above, 10)
         chart.frame(below, 10)
     bars = Counter((task, o.length, o.structural) for task, outcomes in tasks.items() for o in outcomes)
     _finish(panels, columns, max(bars.values()))
     _legend(figure, [outcome for outcomes in tasks.values() for outcome in outcomes])
     if title:
-        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=14)
+        figure.suptitle(chart.plain(title), x=0.01, horizontalalignment="left", fontsize=14)
     return figure
 
 

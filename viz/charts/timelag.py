@@ -64,9 +64,9 @@ def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) ->
     opened, control = first.contexts
     axes.set_xlim(0, max(float(lag.steps[-1]) for lag in several.values()))
     axes.set_xlabel("characters since the context", fontsize=11)
-    axes.set_ylabel(f"log₁₀ ratio, after {opened!r}\nminus after {control!r}", fontsize=11)
+    axes.set_ylabel(chart.plain(f"log₁₀ ratio, after {opened!r}\nminus after {control!r}"), fontsize=11)
     chart.frame(axes, 10)
     label_ends(axes, [ending for ending in endings if ending.words], 3.0)
     if title:
-        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=13)
+        figure.suptitle(chart.plain(title), x=0.01, horizontalalignment="left", fontsize=13)
     return figure

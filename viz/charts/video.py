@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphnet.settings import shown
-from viz.charts.parts import GREY
+from viz.charts.parts import GREY, plain
 from viz.errors import DrawingError, by_matplotlib, count_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def filmstrip(videos: Any, count: int = 12, every: int = 1, first: int = 0) -> C
         for axes, frame in zip(row, frames, strict=True):
             axes.imshow(video[frame], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             axes.set_axis_off()
-        row[0].set_title(name, fontsize=9.5, pad=2, loc="left")
+        row[0].set_title(plain(name), fontsize=9.5, pad=2, loc="left")
     for axes, frame in zip(grid[-1], frames, strict=True):
         axes.text(
             0.5, -0.03, str(frame), transform=axes.transAxes, fontsize=8, color=GREY, ha="center", va="top"

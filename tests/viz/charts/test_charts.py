@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -83,6 +84,16 @@ def test_images_lie_below_those_that_they_are_made_of() -> None:
         assert drawn.get_clim() == (x.min(), x.max())
     (axes,) = viz.image_rows({"x": np.arange(32.0).reshape(2, 16)}).axes  # squares unless a width is given
     np.testing.assert_array_equal(axes.images[0].get_array()[:, :4], np.arange(16).reshape(4, 4))
+
+
+def test_a_constant_first_row_has_the_scale_of_all_rows() -> None:
+    for images, limits in (
+        ({"a": np.zeros((2, 4)), "b": np.ones((2, 4))}, (0, 1)),
+        ({"a": np.ones((2, 4))}, (1, 1)),
+    ):
+        with case(limits):
+            for axes in viz.image_rows(images).axes:
+                assert axes.images[0].get_clim() == limits
 
 
 VIDEO = np.random.default_rng(0).random((9, 12))
@@ -207,6 +218,10 @@ def test_loss_by_calls_is_the_best_so_far() -> None:
     assert np.asarray(least.get_ydata()).tolist() == [0.1, 0.1]
     assert {text.get_text() for text in axes.texts} == {"a 0.5", "b 0.5", "iLQR 0.1"}
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    chart = viz.loss_by_calls({"a": [*ROWS, {**ROWS[0], "calls": 30, "valid_loss": 0.0}]}, least=0)
+    assert {text.get_text() for text in chart.axes[0].texts} == {"a 0", "iLQR 0"}
+    assert chart.axes[0].get_ylim()[0] > 0.1
+    assert "<svg" in chart.svg
 
 
 def test_movements_are_the_trajectories() -> None:
@@ -358,3 +373,29 @@ def test_a_short_series_has_no_earlier_forecast() -> None:
     assert [line.get_label() for line in long.get_lines()][:3] == ["values", "earlier forecast", "forecast"]
     assert [line.get_label() for line in short.get_lines()][:2] == ["values", "forecast"]
     assert [len(line.get_xdata()) for line in short.get_lines()][:2] == [1, 3]
+
+
+def test_the_axis_of_times_that_are_numbers_has_the_name_of_their_column() -> None:
+    for times, name in (([0.0, 0.5, 1.0, 1.5, 2.0], "t"), ([0.0, 0.5, 1.0, 1.5, 7.0], "row")):
+        with case(times):
+            table = rnn.data.Table(
+                {"t": times, "y": np.arange(5.0)}, rnn.data.Choice(targets="y", time="t", horizon=2)
+            )
+            assert viz.forecast(table.forecasts(np.zeros((5, 1, 2)))).axes[0].get_xlabel() == name
+
+
+def test_names_with_dollars_are_no_mathematics() -> None:
+    """Text between two "$" would be italic, or an error."""
+    name = r"a_b$\q$"
+    rows = [{"event": "epoch", "epoch": n, "train_loss": 1 / n, "valid_loss": 2 / n} for n in (1, 2)]
+    settings = [{name: n, "$c$": c, "mean": 1.0} for n in (1, 2, 3) for c in ("$x$", "y")]
+    table = rnn.data.Table({name: np.arange(5.0)}, rnn.data.Choice(targets=name, horizon=2))
+    for number, drawn in enumerate((
+        viz.compare_runs({name: rows}, title=name), viz.compare_settings(settings, title=name, unit=name),
+        viz.forecast(table.forecasts(np.zeros((5, 1, 2)))), viz.attention_map(np.eye(2), written=[name, "y"]),
+        viz.image_rows({name: np.eye(4)}), viz.joint_curves(np.eye(2), {name: np.eye(2)}, names=[name, "y"]),
+        viz.weight_norms({name: {name: 1.0}, "b": {name: 1.0}}, title=name), viz.filmstrip({name: VIDEO[:, :9]}),
+        viz.cost_over_text({name: Costs(parts=((name, 0),)), "b": Costs()}, title=name),
+    )):  # fmt: skip
+        with case(number), matplotlib.rc_context({"svg.fonttype": "none"}):  # words as text
+            assert name in drawn.svg

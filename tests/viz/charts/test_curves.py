@@ -139,6 +139,24 @@ def test_by_step_epochs_lie_where_their_steps_end_and_seconds_may_be_logarithmic
     assert viz.compare_runs({"a": rows}).axes[0].get_yscale() == "linear"
 
 
+def test_a_logarithmic_axis_leaves_out_costs_of_zero_and_below():
+    for last in (0.0, -0.5):
+        with case(last):
+            chart = viz.compare_runs({"a": history([2, 1, last]), "b": history([3, 2])}, log="y")
+            (axes,) = chart.axes
+            assert axes.get_yscale() == "log"
+            assert words(axes) == [f"a {last:.3f}", "b 2.000"]
+            assert axes.texts[0].xyann[1] == 0  # the label is at the lower edge
+            assert "<svg" in chart.svg
+
+
+def test_epochs_before_the_first_step_are_at_step_zero():
+    rows = [{"event": "epoch", "epoch": 0, "train_bits": 4.0, "valid_bits": 4.0}, *history([3, 2])]
+    np.testing.assert_allclose(
+        lines(viz.compare_runs({"a": rows}, by="step").axes[0])[0].get_xdata(), [0, 10, 20]
+    )
+
+
 def test_training_is_solid_without_validation():
     rows = [{"event": "epoch", "epoch": n, "train_loss": 3.0 / n} for n in (1, 2, 3)]
     (axes,) = viz.compare_runs({"a": rows, "b": rows[:2]}).axes
