@@ -311,21 +311,19 @@ def _spelled(cell: str) -> str:
     return cell[:-2] if re.fullmatch(r"-?\d+\.0", cell) else cell
 
 
-def categories_of(frame: Frame, name: str, chosen: bool, target: bool) -> tuple[str, ...]:
+def most_categories(rows: int) -> int:
+    """Maximum number of categories of a column that the user did not name among the categories."""
+    return min(MOST, max(FEW, rows // 4))
+
+
+def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
     """Returns the categories of a column, numbers in their order, texts alphabetically.
 
-    chosen: True if the user named the column among the categories. target: True for the target.
+    chosen: True if the user named the column among the categories.
     """
     found = {_spelled(cell) for cell in frame.texts(name) if not _is_empty(cell)}
-    if target and len(found) > max(FEW, len(frame) // 2):
-        raise DataError(
-            f"{frame.where}: the target {shown(name)} has {len(found):,} different values in {len(frame):,} rows, too "
-            "many for classes; use another target, or --loss squared for numbers"
-        )
-    if len(found) > (MOST if chosen else min(MOST, max(FEW, len(frame) // 4))) or not found:
-        remedy = (
-            f"the most is {MOST}" if chosen else "name the inputs without it, or name it among the categories"
-        )
+    if len(found) > (MOST if chosen else most_categories(len(frame))) or not found:
+        remedy = f"the most is {MOST}" if chosen else "leave it out, or name it among the categories"
         raise DataError(
             f"{frame.where}: the column {shown(name)} has {len(found):,} different texts in {len(frame):,} rows; "
             f"{remedy}"

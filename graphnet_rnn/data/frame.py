@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
-from graphnet_rnn.data.table_files import TABLES, is_table
+from graphnet_rnn.data.table_files import TABLES, decoded, is_table
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
@@ -93,9 +93,8 @@ def frame_of(source: Any) -> Frame:
 def _column(name: str, given: Any) -> Array:
     require_unmasked(f"Table: the column {shown(name)}", given)
     try:
-        found = np.asarray(given)
-        found = np.char.decode(found, "utf-8") if found.dtype.kind == "S" else found
-    except ValueError as error:  # lists of different lengths, bytes that are no UTF-8
+        found = decoded(np.asarray(given))
+    except ValueError as error:  # lists of different lengths
         raise DataError(f"Table: the column {shown(name)} is no array: {error}") from None
     if found.ndim != 1 or found.dtype.kind == "c":
         raise DataError(

@@ -251,13 +251,6 @@ class Table:
         else:  # of the row that is predicted
             w = np.nan_to_num(self._ahead(w[:, None], groups))
             w = there * (w[:, 0] if t.ndim == 1 else np.repeat(w, t.shape[1] // w.shape[1], axis=1))
-        if not w[np.concatenate(groups)].any():
-            if not part:
-                raise DataError(f"{self.where}: all targets are empty, or have weight 0")
-            raise DataError(
-                f"{self.where}: the {part} rows have no target with a weight above 0; fill in targets, or leave out "
-                "the rows without them"
-            )
         if w.ndim == 2 and (w == w[:, :1]).all():
             w = w[:, 0]
         if self._choice.whole:
@@ -267,6 +260,14 @@ class Table:
             t, w = t[index], w[index]
             if w.ndim == 2 and (w == w[0]).all():
                 w = w[0]
+        if not w.any():
+            part = "last" if self._choice.whole else part
+            raise DataError(
+                f"{self.where}: the {part} rows have no target with a weight above 0; fill in targets, or leave out "
+                "the rows without them"
+                if part
+                else f"{self.where}: all targets are empty, or have weight 0"
+            )
         return Sequences(self._x[index], t, lengths, None if (w == 1).all() else w, series=series)
 
     def _targets(self) -> Array:
@@ -347,15 +348,16 @@ class Table:
         For classes, this is the most probable one, and `probability_CLASS` follows for each class. pandas.DataFrame
         accepts the result.
         """
-        o, names = np.asarray(outputs), self.columns.output_names()
-        whole, steps = (len(self._groups), len(names)), (*self._index.shape, len(names))
+        columns, o = self.columns, np.asarray(outputs)
+        numbers = ("squared", "sigmoid")  # also of a target of two classes, such as true and false
+        one_of("Table.predictions: loss", loss, numbers if columns.classes is None else (*numbers, "softmax"))
+        width = 1 if columns.classes is not None and loss in numbers else len(columns.output_names())
+        whole, steps = (len(self._groups), width), (*self._index.shape, width)
         if o.shape not in (whole, steps):
             raise UsageError(
                 f"Table.predictions: outputs must be those of rnn.run, of shape {list(steps)}, or {list(whole)} for "
                 f"whole cases, not {list(o.shape)}"
             )
-        fitting = ("softmax",) if self.columns.classes is not None else ("squared", "sigmoid")
-        one_of("Table.predictions: loss", loss, fitting)
         if self.columns.horizon is not None:
             return self._following(o, loss)
         by_case = o.ndim == 2

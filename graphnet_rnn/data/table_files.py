@@ -18,7 +18,7 @@ from graphnet_rnn.data.arrays import no_file_of, package_for
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 
-__all__ = ["TABLES", "is_table"]
+__all__ = ["TABLES", "decoded", "is_table"]
 
 T = TypeVar("T")
 
@@ -143,7 +143,18 @@ def _array_of(column: Any) -> Array:
         there = found[~np.isnan(found)]
         if len(there) and np.abs(there).max() >= 2**53:
             return np.array(column.to_pylist(), dtype=object)
-    return found
+    return decoded(found)
+
+
+def decoded(array: Array) -> Array:
+    """Returns an array whose bytes are texts, from UTF-8; other bytes become \\xff."""
+
+    def text(cell: Any) -> Any:
+        return cell.decode(errors="backslashreplace") if isinstance(cell, bytes) else cell
+
+    if array.dtype.kind not in "SO":
+        return array
+    return np.asarray(np.frompyfunc(text, 1, 1)(array), dtype=object)  # also of no axis
 
 
 #: File ending -> reader of the columns.

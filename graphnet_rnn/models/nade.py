@@ -11,12 +11,11 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.initializers import Initializer
-from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model, seed_of
 from graphnet_rnn.models.energy.units import sigmoid
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.network.running import Runner, checked_inputs
+from graphnet_rnn.network.running import Runner, inputs_and_lengths
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
 __all__ = ["RecurrentNADE", "conditional_logits"]
@@ -209,9 +208,9 @@ class RecurrentNADE(Model):
 
     def _checked(self, who: str, v: Any, lengths: Any) -> tuple[Array, Array | None]:
         who = f"RecurrentNADE.{who}"
-        x = checked_inputs(who, self.network, v)
+        x, ends = inputs_and_lengths(who, self.network, v, lengths)
         _require_bits(who, x)
-        return x, None if lengths is None else checked_lengths(who, lengths, *x.shape[:2])
+        return x, ends
 
     def _run(
         self, x: Array, states: list[Array] | None, lengths: Array | None = None

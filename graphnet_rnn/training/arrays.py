@@ -190,7 +190,8 @@ class Arrays(BatchesOfCases):
         for what, part in (("train", self._train), ("validate", self._valid)):
             if part is not None and not shares(part, self.unscored).any():
                 raise DataError(
-                    f"Arrays: of the cases to {what} on, at least one target must have a weight above 0"
+                    f"Arrays: of the cases to {what} on, at least one target must have a weight above 0; choose other "
+                    "validation data (valid; --valid, --fold), or leave out the cases without targets"
                 )
             most = float(np.finfo(self.model.dtype).max)
             if part is not None and (total := weight_of(part, self.unscored)) > most:

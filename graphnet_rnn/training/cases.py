@@ -123,8 +123,8 @@ def fitting(network: Network, given: Sequences) -> Sequences:
     _require_resolution("inputs", given.inputs, x, inside)
     if w is not None:
         w = checked_floats("Arrays: weights", w, network.dtype)
-        if w.min() < 0 or not w.any():
-            raise DataError(f"Arrays: weights must be at least 0, and not all 0; the least is {w.min():g}")
+        if w.min() < 0:
+            raise DataError(f"Arrays: weights must be at least 0; the least is {w.min():g}")
         there = w > 0 if w.ndim > 1 or not by_step else (w > 0)[None]
         there = there.reshape(*there.shape, *[1] * (t.ndim - there.ndim))
         if t.dtype.kind == "u":

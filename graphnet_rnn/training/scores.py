@@ -10,6 +10,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.data.sequences import Sequences, steps_of
+from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import run
@@ -39,6 +40,8 @@ def scores_of(network: Network, given: Sequences) -> Scores:
     kind = kind_of_weights(network, [sequences])
     cases = weighed(sequences, kind)
     t, weights = cases.targets, shares(cases, 0)
+    if not weights.any():
+        raise DataError("evaluate: at least one target must have a weight above 0")
     outputs = run(network, cases.inputs, lengths=sequences.lengths)[0]
     nodes = gn.input(outputs.shape, outputs.dtype), gn.input(t.shape, t.dtype)
     if network.loss in SEQUENCE_LOSSES:

@@ -153,7 +153,8 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
         )
     refuse(options.written - {*CHOICES, "season", "model", "data", "cell", "debug"}, "applies only to texts")
     table = table_for(network, options) if is_table(options.data) else None
-    is_forecast = table is not None and table.columns.horizon is not None and network.loss == "squared"
+    is_forecast = table is not None and table.columns.horizon is not None and table.columns.classes is None
+    is_forecast = is_forecast and network.loss == "squared"
     if not is_forecast:
         refuse(options.written & {"season"}, "applies only to forecasts of numbers in tables")
     if table is None:

@@ -20,7 +20,7 @@ from graphnet_rnn.apps.cli.options import given_settings, refuse
 from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
 from graphnet_rnn.data.choice import Choice
-from graphnet_rnn.data.columns import Columns, names
+from graphnet_rnn.data.columns import Columns, most_categories, names
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
@@ -68,8 +68,8 @@ CHOICES = (
 )  # fmt: skip
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
-#: Classes that are also the numbers 0 and 1.
-BINARY = {"0", "1", "False", "True"}
+#: Classes that are also the numbers 0 and 1, in lower case.
+BINARY = {"0", "1", "false", "true"}
 OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 
 
@@ -405,23 +405,33 @@ class FileMaterial(Material):
         if not whole and choice.pieces is None and table.inputs.shape[0] > 2 * PIECE:
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
             table = Table(frame, replace(choice, pieces=PIECE), table.columns)
-        self._require_fitting_loss(table.columns)
         if self.columns is None:
+            self._require_fitting_loss(table.columns, len(frame))
             self.notes.append(f"{path}: {_described(table.columns)}")
         self.columns = table.columns
         self._tables.append(table)
         self.notes += [f"{path}: {note}" for note in table.notes]
         return table.sequences
 
-    def _require_fitting_loss(self, columns: Columns) -> None:
+    def _require_fitting_loss(self, columns: Columns, rows: int) -> None:
         loss, classes = self.options.loss, columns.classes
         if loss in SEQUENCE_LOSSES:
             raise UsageError(
                 f"--loss {loss} needs a list of labels for each case; a table has only one: use arrays"
             )
-        if classes is not None and (loss == "squared" or (loss == "sigmoid" and not set(classes) <= BINARY)):
+        if classes is None:
+            return
+        target = columns.targets[0]
+        if loss in ("squared", "sigmoid") and not {name.lower() for name in classes} <= BINARY:
             raise UsageError(
-                f"--loss {loss}: the target {shown(columns.targets[0])} holds classes, not numbers; leave out --loss"
+                f"--loss {loss}: the target {shown(target)} holds classes, not numbers; leave out --loss"
+            )
+        whole = all(name.lstrip("-").isdecimal() for name in classes)
+        named = target in names_of("categories", self.options.categories)
+        if loss == "softmax" and len(classes) > most_categories(rows) and not (whole or named):
+            raise UsageError(
+                f"--loss softmax: the target {shown(target)} has {len(classes):,} different values in {rows:,} rows; "
+                "leave out --loss for numbers, or add --categories if they are classes"
             )
 
     def _gap(self, folds: int) -> int:

@@ -267,10 +267,15 @@ def test_what_a_table_cannot_mean_is_refused() -> None:
         "a word among numbers": ({"x": ["1", "2", "many"], "y": y}, Choice("x", "y"), "row 3 .*'many'"),
         "an empty column": ({"x": ["", "", ""], "y": y}, Choice("x", "y"), "column 'x' is empty"),
         "no targets": ({"x": y, "y": ["", "", ""]}, Choice("x", "y"), "all targets are empty"),
+        "no target of a whole case": (
+            {"c": ["a", "a"], "x": [1, 2], "y": [1, ""]},
+            Choice("x", "y", case="c", whole=True),
+            "the last rows have no target",
+        ),
         "a target of names": (
             {"x": range(60), "k": [f"name {i}" for i in range(60)]},
             Choice("x", "k"),
-            "'k' has 60 different values in 60 rows, too many for classes",
+            "'k' has 60 different texts in 60 rows",
         ),
         "two targets, one of classes": (
             {"x": y, "y": y, "k": ["a", "b", "a"]},
@@ -448,9 +453,18 @@ def test_a_validation_part_without_targets_is_refused() -> None:
             Table(columns, choice).split(0.2)
 
 
-def test_bytes_are_texts() -> None:
-    table = Table({"x": np.array([b"1", b"2", b"5"]), "y": [1.0, 2, 3]}, Choice(targets="y"))
-    assert table.inputs.ravel().tolist() == [1, 2, 5]
+def test_bytes_are_texts(tmp_path: Path) -> None:
+    kinds = np.array(["sun", "räin", "sun"], object)
+    for cells in (
+        np.char.encode(kinds.astype(str), "utf-8"),
+        np.array([kind.encode() for kind in kinds], object),
+    ):
+        table = Table({"x": np.array([b"1", b"2", b"5"]), "y": cells}, Choice(targets="y"))
+        assert (table.inputs.ravel().tolist(), table.columns.classes) == ([1, 2, 5], ("räin", "sun"))
+    other = {"x": [1.0, 2, 3], "y": [b"a", b"\xff", b"a"]}
+    pyarrow.parquet.write_table(pyarrow.table(other), tmp_path / "t.parquet")
+    for source in (other, tmp_path / "t.parquet"):
+        assert Table(source, Choice(targets="y")).columns.classes == (r"\xff", "a")
 
 
 def test_weights_are_those_of_the_predicted_rows() -> None:

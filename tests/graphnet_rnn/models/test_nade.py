@@ -164,7 +164,11 @@ def test_a_case_among_longer_ones_is_the_case_alone() -> None:
     model, lengths = made(4, 3, initial_state="learned"), np.array([2, 5, 1])
     v = some_bits(5, 3, 4)
     found = losses_of(model, v, lengths)
-    arrays = model.log_probabilities(v, lengths)
+    padding = np.where(np.arange(5)[:, None, None] < lengths[:, None], v, np.nan)
+    arrays = model.log_probabilities(padding, lengths)
+    np.testing.assert_array_equal(
+        model.predict(padding, lengths), model.predict(np.nan_to_num(padding), lengths)
+    )
     for n, length in enumerate(lengths):
         alone = losses_of(model, v[:length, n : n + 1])[:, 0]
         np.testing.assert_allclose(found[:length, n], alone, rtol=1e-12)

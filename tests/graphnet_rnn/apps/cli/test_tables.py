@@ -209,6 +209,40 @@ def test_independent_rows_by_the_command_line(capsys: Any) -> None:
     assert main(["predict", MODEL, "sales.csv", "--out", "p.csv", "--pieces", "2"]) == 2
 
 
+def test_true_and_false_may_be_numbers() -> None:
+    write(Path("b.csv"), [{"x": str(i), "y": ("FALSE", "TRUE")[i % 2]} for i in range(40)])
+    for loss in ("sigmoid", "squared"):
+        how = f"--target y --loss {loss} --independent-rows --epochs 1 --quiet --out {loss}"
+        assert main(["train", "b.csv", *how.split()]) == 0
+        assert main(["predict", f"{loss}/model.safetensors", "b.csv", "--out", "p.csv"]) == 0
+        assert list(table("p.csv")[0]) == ["row", "predicted_y"]
+
+
+def test_forecasts_of_classes_have_no_chart_and_no_season(capsys: Any) -> None:
+    how = "--target open --inputs warmth --time-column date --case shop --horizon 1"
+    assert main(["train", "sales.csv", *how.split(), *SMALL, "--quiet", "--out", "run"]) == 0
+    for command, said in (
+        (f"evaluate {MODEL} sales.csv --season 3", "--season applies only to forecasts of numbers"),
+        (f"predict {MODEL} sales.csv --out p.csv --chart p.svg", "--chart shows forecasts of numbers"),
+    ):
+        assert main(command.split()) == 2
+        assert said in capsys.readouterr().err
+    assert not Path("p.csv").exists()
+
+
+def test_a_target_with_as_many_classes_as_rows(capsys: Any) -> None:
+    write(Path("n.csv"), [{"x": str(i), "z": str(i + 0.5), "name": f"name {i}"} for i in range(40)])
+    how = "train n.csv --independent-rows --epochs 1 --quiet"
+    for choice, said in (
+        ("--inputs x --target z --loss softmax", "the target 'z' has 40 different values in 40 rows"),
+        ("--inputs x --target name", "the column 'name' has 40 different texts in 40 rows"),
+    ):
+        assert main(f"{how} {choice} --out new".split()) in (1, 2)
+        assert said in capsys.readouterr().err
+    assert main(f"{how} --inputs x --target name --categories name --out named".split()) == 0
+    assert main(f"{how} --inputs z --target x --loss softmax --out whole".split()) == 0
+
+
 def test_what_does_not_apply_is_refused(capsys: Any) -> None:
     np.savez("d.npz", x=np.zeros((3, 4, 1)), y=np.zeros((3, 4, 1)))
     forecast = "train sales.csv --target sold --time-column date --case shop --horizon 2"
