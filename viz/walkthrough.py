@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 from html import unescape
 from importlib import resources
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 from graphnet.settings import shown
 from graphnet.system.text import filled, json_for_script
 from viz.animation import Moving, gif_of, pillow
-from viz.drawing.closed import Box, BoxKind
+from viz.drawing.closed import Box, BoxKind, ClosedPicture
 from viz.drawing.labels import points_of
 from viz.drawing.picture import Picture, Shape
 from viz.drawing.render import Drawing, matplotlib_fonts
@@ -29,7 +31,7 @@ _BACK = "_back"
 _GIVEN = (BoxKind.DATA, BoxKind.IMAGINARY, BoxKind.STATE)
 #: Margin of Graphviz in points; height and font size of the caption in pixels.
 _PAD, _CAPTION, _FONT = 10.8, 52, 24
-_PALE, _NOW, _INK = 0.12, "#c62828", "#202020"
+_PALE, _NOW = 0.12, "#c62828"
 #: Width of a hidden edge with its arrow, and of one that is shown, in pixels.
 _EDGE, _LINE = 26, 8
 #: Names of the nodes that are labels of edges.
@@ -45,7 +47,9 @@ class Walkthrough(Moving):
 
     >>> walk = viz.walkthrough(viz.draw(rnn.Elman, style="compact"))
     >>> walk.steps[0]
-    ('n5', 'y = a b')
+    ('n8', '+ b_h: y = Σ_i x_i')
+    >>> walk.drawing.size, walk.seconds
+    (5, 1.0)
     """
 
     drawing: Drawing
@@ -63,8 +67,8 @@ class Walkthrough(Moving):
                 *((shape.key, _caption(shape)) for shape in ahead),
                 *((shape.key, _derivative(shape)) for shape in back),
             ]
-        ahead_boxes = sorted((box for box in picture.shapes if box.kind not in _GIVEN), key=_in_time)
-        back_boxes = sorted(picture.beside.shapes if picture.beside else (), key=_in_time, reverse=True)
+        ahead_boxes = [box for box in _executed(picture) if box.kind not in _GIVEN]
+        back_boxes = list(_executed(picture.beside, -1)) if picture.beside else []
         return [
             *((box.key, _title(box)) for box in ahead_boxes),
             *((box.key, f"∂cost/∂({_title(box)})") for box in back_boxes),
@@ -78,7 +82,9 @@ class Walkthrough(Moving):
         """HTML page in one file, with play, pause (space), single steps (arrows) and a slider."""
         template = resources.files("viz").joinpath("assets", "walkthrough.html").read_text(encoding="utf-8")
         data = {"steps": self.steps, "seconds": self.seconds}
-        return filled(template, {"picture": self.drawing.svg, "data": json_for_script(data)})
+        theme = self.drawing.theme
+        colours = {"background": theme.background, "text": theme.text}
+        return filled(template, {**colours, "picture": self.drawing.svg, "data": json_for_script(data)})
 
     @property
     def gif(self) -> bytes:
@@ -86,25 +92,26 @@ class Walkthrough(Moving):
         Image, ImageDraw, ImageFont = pillow()
         fonts = matplotlib_fonts()
         font = ImageFont.truetype(fonts / "DejaVuSans.ttf", _FONT) if fonts else ImageFont.load_default(_FONT)
-        whole = Image.open(io.BytesIO(self.drawing.rendered("png"))).convert("RGB")
+        whole = Image.open(io.BytesIO(self.drawing._rendered("png"))).convert("RGB")
         paper = whole.getpixel((0, 0))
-        layout = _Layout(json.loads(self.drawing.rendered("json")), whole.width)
+        layout = _Layout(json.loads(self.drawing._rendered("json")), whole.width)
         ground = Image.new("RGB", whole.size, paper)
         for frame in layout.clusters:
             ImageDraw.Draw(ground).rectangle(frame, fill=self.drawing.theme.cluster)
         pale = Image.blend(ground, whole, _PALE)
+        width = max(whole.width, *(40 + int(font.getlength(caption)) for _, caption in self.steps))
         frames = []
         for count in range(len(self.steps) + 1):
             later = {key for key, _ in self.steps[count:]}
             mask = Image.new("L", whole.size, 0)
             layout.cover(ImageDraw.Draw(mask), later)
-            frame = Image.new("RGB", (whole.width, whole.height + _CAPTION), paper)
+            frame = Image.new("RGB", (width, whole.height + _CAPTION), paper)
             frame.paste(Image.composite(pale, whole, mask))
             if count:
                 key, caption = self.steps[count - 1]
                 pen = ImageDraw.Draw(frame)
                 pen.rectangle(layout.frame(layout.shapes[key], 4), outline=_NOW, width=3)
-                pen.text((20, whole.height + 8), caption, fill=_INK, font=font)
+                pen.text((20, whole.height + 8), caption, fill=self.drawing.theme.text, font=font)
             frames.append(frame)
         return gif_of([*frames, frames[-1]], round(1000 * self.seconds))
 
@@ -148,8 +155,20 @@ def _derivative(shape: Shape) -> str:
     return f"∂cost/∂({_text(shape.lines[:1]).removesuffix('′')})"
 
 
-def _in_time(box: Box) -> tuple[int, int]:
-    return box.column, box.row
+def _executed(picture: ClosedPicture, sign: int = 1) -> Iterator[Box]:
+    """Boxes in order of execution; those that do not depend on each other by time and layer, or backward (sign -1)."""
+    boxes = {box.key: box for box in picture.shapes}
+    sorter = TopologicalSorter({key: [] for key in boxes})
+    for link in picture.edges:
+        sorter.add(*((link.tail, link.head) if link.back else (link.head, link.tail)))
+    sorter.prepare()
+    ready: list[tuple[int, int, str]] = []
+    while sorter.is_active():
+        for key in sorter.get_ready():
+            heappush(ready, (sign * boxes[key].column, sign * boxes[key].row, key))
+        key = heappop(ready)[-1]
+        yield boxes[key]
+        sorter.done(key)
 
 
 class _Layout:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from graphnet.derivatives.gradient import (
     backward,
     float_nodes,
@@ -29,7 +31,7 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import fill, stop_gradient
 from graphnet.ops.surrogate import Surrogate, surrogates_among
-from graphnet.settings import amount, listed, shown
+from graphnet.settings import listed, shown
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -63,10 +65,10 @@ def gauss_newton_product(
     o alone). By default these are the inputs that the loss ops judge, and the nodes `at` of losses with a surrogate
     (gn.with_surrogate), which is then differentiated in place of the loss. If `at` is given, H_L is the cost's own. G
     is symmetric, and positive semi-definite if the cost is convex in the o.
-    damping: structural damping, a list of (a, h, μ): pre-activations a, hidden units h = e(a), and μ >= 0, a number or
-    a node that multiplies h, such as one weight for each case. The change of h is penalized by μ times the loss that
-    matches e, whose Hessian with respect to a is e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as the
-    cotangent μ R{h} at a. If h is the same node as a, the penalty is ½ |a - a₀|².
+    damping: structural damping, a list of (a, h, μ): pre-activations a, hidden units h = e(a), and μ >= 0: a number,
+    array or node that multiplies h, such as one weight for each case. The change of h is penalized by μ times the loss
+    that matches e, whose Hessian with respect to a is e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as
+    the cotangent μ R{h} at a. If h is the same node as a, the penalty is ½ |a - a₀|².
     Raises DifferentiationError if `at` is not given and the cost holds no loss op, or if some path leads
     from w to the cost around the o.
     Source: Schraudolph 2002; Martens 2010; Krause 2015, 3.3.2; structural damping, Martens & Sutskever 2011, Sutskever
@@ -111,14 +113,35 @@ def _damping(entry: Any) -> tuple[Node, Node, Any]:
             f"number, not {shown(entry, 80)}"
         )
     a, h, weight = entry
-    if a not in ancestors([h], stop=[a]):
+    if not _is_computed_from(h, a):
         raise UsageError(
             f"gauss_newton_product: damping: h = {h.describe()} (made at {h.origin}) is not computed from a = "
             f"{a.describe()} (made at {a.origin})"
         )
-    if not isinstance(weight, Node):
-        weight = amount("gauss_newton_product: damping: μ", weight)
-    return a, h, weight
+    if isinstance(weight, Node):
+        return a, h, weight
+    try:
+        numbers = np.asarray(weight, h.dtype)
+    except (TypeError, ValueError):
+        numbers = np.array(-1.0)
+    if not (numbers >= 0).all() or not np.isfinite(numbers).all():
+        raise UsageError(
+            f"gauss_newton_product: damping: μ must be a node, or finite numbers >= 0, not {shown(weight)}"
+        )
+    return a, h, numbers
+
+
+def _is_computed_from(h: Node, a: Node) -> bool:
+    """Looks only at nodes that are newer than a, not at the whole past of a state."""
+    seen, pending = {h}, [h]
+    while pending:
+        node = pending.pop()
+        if node is a:
+            return True
+        newer = {x for x in node.inputs if x.serial >= a.serial} - seen
+        seen |= newer
+        pending += newer
+    return False
 
 
 def _convex(cost: Node) -> tuple[Node, list[Node]]:

@@ -196,7 +196,8 @@ class Op:
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         cls.is_view = cls.view is not Op.view
-        check_signature(cls.__name__, cls.signature)
+        if cls.infer is Op.infer:
+            check_signature(cls.__name__, cls.signature)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._settings() == other._settings())

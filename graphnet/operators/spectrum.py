@@ -92,7 +92,7 @@ def eigenvalues(
         )
         start = generator.standard_normal(n).astype(dtype)
         if not checked.matvec(start).any():  # A = 0, which ARPACK refuses
-            return Eigenvalues(np.zeros(k), np.eye(n, k))
+            return Eigenvalues(np.zeros(k, dtype), np.eye(n, k, dtype=dtype))
         try:
             values, vectors = linalg.eigsh(
                 checked, k, which=_WHICH[which], v0=start, maxiter=iterations, tol=tolerance
@@ -143,8 +143,9 @@ def spectral_density(
     rules = [_quadrature(op, generator.standard_normal(n), min(steps, n)) for _ in range(samples)]
     low, high = min(nodes.min() for nodes, _ in rules), max(nodes.max() for nodes, _ in rules)
     if sigma is None:
-        size = max(abs(low), abs(high), 1e-30)
-        sigma = 0.01 * (high - low if high - low > 1e-10 * size else size)
+        size, dtype = max(abs(low), abs(high)), np.dtype(getattr(op, "dtype", None) or np.float64)
+        rounding = 1e3 * np.finfo(dtype if dtype.kind == "f" else np.float64).eps * size
+        sigma = 0.01 * (high - low if high - low > rounding else size or 1e-30)
     if isinstance(where, int):
         where = np.linspace(low - 5 * sigma, high + 5 * sigma, where)
     seen = np.array([_broadened(where, nodes, weights, sigma) for nodes, weights in rules])

@@ -316,13 +316,17 @@ def most_categories(rows: int) -> int:
     return min(MOST, max(FEW, rows // 4))
 
 
-def categories_of(frame: Frame, name: str, chosen: bool) -> tuple[str, ...]:
+def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -> tuple[str, ...]:
     """Returns the categories of a column, numbers in their order, texts alphabetically.
 
-    chosen: True if the user named the column among the categories.
+    chosen: True if the user named the column among the categories. target: True for a target, which may have twice as
+    many.
     """
     found = {_spelled(cell) for cell in frame.texts(name) if not _is_empty(cell)}
-    if len(found) > (MOST if chosen else most_categories(len(frame))) or not found:
+    if (
+        len(found) > (MOST if chosen else most_categories(2 * len(frame) if target else len(frame)))
+        or not found
+    ):
         remedy = f"the most is {MOST}" if chosen else "leave it out, or name it among the categories"
         raise DataError(
             f"{frame.where}: the column {shown(name)} has {len(found):,} different texts in {len(frame):,} rows; "

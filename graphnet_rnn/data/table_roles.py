@@ -44,7 +44,11 @@ def fitted(frame: Frame, choice: Choice) -> Columns:
     return Columns(
         inputs,
         targets,
-        {name: categories_of(frame, name, name in chosen) for name in (*inputs, *targets) if name in of},
+        {
+            name: categories_of(frame, name, name in chosen, name in targets)
+            for name in (*inputs, *targets)
+            if name in of
+        },
         means,
         choice.time,
         choice.case,

@@ -55,6 +55,11 @@ class LongSequence:
     True
     >>> step = objective.metric_solver(metric, "all", numbers, damping=0.1)(gradient)
     >>> objective.set(objective.place(w - 0.1 * step))
+    >>> try:
+    ...     objective.curvature(w)
+    ... except rnn.errors.UsageError as error:
+    ...     print(str(error)[:30])
+    LongSequence has no curvature
     >>> objective.penalty(w), objective.redraw(), objective.explain_non_finite()  # no l2, no dropout
     (0.0, None, '')
     """

@@ -40,6 +40,8 @@ def test_steps_are_in_the_order_of_execution() -> None:
     u = rnn.Network([rnn.LSTM(4)], 3, 3).unroll(2, 1)
     steps = ["LSTM layer 0, step 1", "o_1", "LSTM layer 0, step 2", "o_2", "cross-entropy mean over 2 steps"]
     assert captions(viz.walkthrough(viz.draw(u))) == steps
+    both_ways = captions(viz.walkthrough(viz.draw(rnn.Network([rnn.Bidirectional(rnn.GRU(3))], 3, 2))))
+    assert [c for c in both_ways if "backward" in c] == [f"GRU layer 0 backward, step {n}" for n in (3, 2, 1)]
     closed = captions(viz.walkthrough(viz.mirror(u.cost, values=False)))
     assert closed[:5] == steps
     assert [c for c in closed[5:] if "LSTM" in c] == [f"∂cost/∂(LSTM layer 0, step {n})" for n in (2, 1)]
@@ -48,8 +50,8 @@ def test_steps_are_in_the_order_of_execution() -> None:
 def test_each_frame_shows_the_steps_so_far() -> None:
     for name, drawing in {"open": viz.draw(rnn.GRU, style="compact"), "mirror": viz.mirror(cost())}.items():
         walk = viz.walkthrough(drawing, seconds=0.5)
-        whole = np.asarray(Image.open(io.BytesIO(drawing.rendered("png"))).convert("RGB"), int)
-        layout = _Layout(json.loads(drawing.rendered("json")), whole.shape[1])
+        whole = np.asarray(Image.open(io.BytesIO(drawing._rendered("png"))).convert("RGB"), int)
+        layout = _Layout(json.loads(drawing._rendered("json")), whole.shape[1])
         with Image.open(io.BytesIO(walk.gif)) as gif:
             assert gif.info["duration"] == 500
             assert getattr(gif, "n_frames", 1) in (len(walk.steps) + 1, len(walk.steps) + 2)

@@ -120,7 +120,7 @@ class Drawing:
     @cached_property
     def svg(self) -> str:
         """SVG element of the picture. Raises DrawingError if it is too large or Graphviz is missing."""
-        text = with_scripts(self.rendered("svg").decode())
+        text = with_scripts(self._rendered("svg").decode())
         # Graphviz numbers the ids of each picture from 1: two pictures in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
         return _ID.sub(rf"\1g{prefix}_", text[text.index("<svg") :])
@@ -176,10 +176,10 @@ class Drawing:
         if suffix in ("svg", "dot", "html"):
             return str(getattr(self, suffix)).encode()
         if suffix == "tex":
-            return tikz_of(self.rendered("json")).encode()
-        return self.rendered(suffix)
+            return tikz_of(self._rendered("json")).encode()
+        return self._rendered(suffix)
 
-    def rendered(self, form: str) -> bytes:
+    def _rendered(self, form: str) -> bytes:
         """The picture as "svg", "png", "pdf" or "json", drawn by Graphviz."""
         if self.is_too_large:
             raise DrawingError(

@@ -150,6 +150,8 @@ class _Walk(Generic[V]):
             return self.called("pow", base, self.as_number(self.visit(tree.right)))
         if exponent == 0.5:
             return self.called("sqrt", base)
+        if exponent == 0:
+            return self.number(1)
         if exponent == int(exponent) and (0 < abs(exponent) <= MULTIPLIED or base.dtype.kind != "f"):
             result = base
             for bit in bin(int(abs(exponent)))[3:]:

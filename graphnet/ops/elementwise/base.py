@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,17 +62,6 @@ class Elementwise(Op):
     #: True if Python's True and False are valid inputs.
     takes_flags: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **settings: Any) -> None:
-        super().__init_subclass__(**settings)
-        if cls.arity and isinstance(cls.kernel, str) and is_compilable(cls.kernel):
-            read = {part.id for part in ast.walk(parse_expression(cls.kernel)) if isinstance(part, ast.Name)}
-            for name in VARIABLES[cls.arity :]:
-                if name in read:
-                    raise UsageError(
-                        f"{cls.__name__}: the kernel {cls.kernel!r} reads {name}, but arity is {cls.arity}; set "
-                        f"arity = {VARIABLES.index(name) + 1}"
-                    )
-
     # -- given by each op --------------------------------------------------------------------
 
     def partials(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
@@ -117,6 +107,7 @@ class Elementwise(Op):
             raise ShapeError(
                 f"{self.name} takes {self.arity} input(s), not {len(inputs)}; if you define the op, set `arity`"
             )
+        _require_arity(self.name, self.kernel, self.arity)
         if not self.takes_flags:
             for x in inputs:
                 if type(x) is bool:
@@ -137,6 +128,16 @@ class Elementwise(Op):
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[0].shape, inputs[0].dtype
+
+
+@lru_cache(maxsize=4096)
+def _require_arity(name: str, kernel: str, arity: int) -> None:
+    if arity and is_compilable(kernel):
+        read = {part.id for part in ast.walk(parse_expression(kernel)) if isinstance(part, ast.Name)}
+        for unknown in read.intersection(VARIABLES[arity:]):
+            raise UsageError(
+                f"{name}: the kernel {kernel!r} reads {unknown}, but arity is {arity}; set `arity`"
+            )
 
 
 def no_condition(what: str, value: int) -> ValueAccessError:

@@ -347,8 +347,9 @@ def test_the_density_of_all_eigenvalues() -> None:
     np.testing.assert_allclose(found.density, broadened(where, np.array([2.0]), 0.3), rtol=1e-10)
     np.testing.assert_allclose(found.error, 0, atol=1e-12)
     assert np.isfinite(gn.spectral_density(np.zeros((3, 3)), 5).density).all()
-    for multiple in (2 * np.eye(20), 1e-3 * np.eye(30)):
+    for multiple in (2 * np.eye(20), 1e-3 * np.eye(30), 3.3 * np.eye(100, dtype="float32"), 1e-60 * A):
         points, density, _ = gn.spectral_density(multiple)
+        assert density.max() < 100 / np.abs(points).max()
         assert np.trapezoid(density, points) == pytest.approx(1, abs=1e-3)
 
 
