@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from graphnet.derivatives.damping import damping_of
 from graphnet.derivatives.gradient import (
     backward,
     float_nodes,
@@ -24,14 +23,13 @@ from graphnet.derivatives.gradient import (
     rop,
     seed_nodes,
 )
-from graphnet.errors import DifferentiationError, UsageError
+from graphnet.errors import DifferentiationError
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import ancestors, dependents, substitute
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import fill, stop_gradient
 from graphnet.ops.surrogate import Surrogate, surrogates_among
-from graphnet.settings import listed, shown
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -82,7 +80,7 @@ def gauss_newton_product(
     """
     require_scalar("gauss_newton_product", cost)
     seeds = seed_nodes("gauss_newton_product", tangents)
-    damping = [_damping(entry) for entry in listed("gauss_newton_product: damping", damping, "(a, h, μ)")]
+    damping = damping_of(damping)
     if at is None:
         cost, places = _convex(cost)
     else:
@@ -102,46 +100,6 @@ def gauss_newton_product(
         penalty = change * weight
         cotangents[a] = cotangents[a] + penalty if a in cotangents else penalty
     return backward(cotangents, list(tangents))
-
-
-def _damping(entry: Any) -> tuple[Node, Node, Any]:
-    if not (
-        isinstance(entry, (tuple, list)) and len(entry) == 3 and all(isinstance(n, Node) for n in entry[:2])
-    ):
-        raise UsageError(
-            f"gauss_newton_product: damping must hold triples (a, h, μ) of two nodes and a "
-            f"number, not {shown(entry, 80)}"
-        )
-    a, h, weight = entry
-    if not _is_computed_from(h, a):
-        raise UsageError(
-            f"gauss_newton_product: damping: h = {h.describe()} (made at {h.origin}) is not computed from a = "
-            f"{a.describe()} (made at {a.origin})"
-        )
-    if isinstance(weight, Node):
-        return a, h, weight
-    try:
-        numbers = np.asarray(weight, h.dtype)
-    except (TypeError, ValueError):
-        numbers = np.array(-1.0)
-    if not (numbers >= 0).all() or not np.isfinite(numbers).all():
-        raise UsageError(
-            f"gauss_newton_product: damping: μ must be a node, or finite numbers >= 0, not {shown(weight)}"
-        )
-    return a, h, numbers
-
-
-def _is_computed_from(h: Node, a: Node) -> bool:
-    """Looks only at nodes that are newer than a, not at the whole past of a state."""
-    seen, pending = {h}, [h]
-    while pending:
-        node = pending.pop()
-        if node is a:
-            return True
-        newer = {x for x in node.inputs if x.serial >= a.serial} - seen
-        seen |= newer
-        pending += newer
-    return False
 
 
 def _convex(cost: Node) -> tuple[Node, list[Node]]:
