@@ -90,6 +90,7 @@ class Walkthrough(Moving):
     def gif(self) -> bytes:
         """GIF with a frame for each step and its caption."""
         Image, ImageDraw, ImageFont = pillow()
+        steps = self.steps
         fonts = matplotlib_fonts()
         font = ImageFont.truetype(fonts / "DejaVuSans.ttf", _FONT) if fonts else ImageFont.load_default(_FONT)
         whole = Image.open(io.BytesIO(self.drawing._rendered("png"))).convert("RGB")
@@ -99,16 +100,16 @@ class Walkthrough(Moving):
         for frame in layout.clusters:
             ImageDraw.Draw(ground).rectangle(frame, fill=self.drawing.theme.cluster)
         pale = Image.blend(ground, whole, _PALE)
-        width = max(whole.width, *(40 + int(font.getlength(caption)) for _, caption in self.steps))
+        width = max(whole.width, *(40 + int(font.getlength(caption)) for _, caption in steps))
         frames = []
-        for count in range(len(self.steps) + 1):
-            later = {key for key, _ in self.steps[count:]}
+        for count in range(len(steps) + 1):
+            later = {key for key, _ in steps[count:]}
             mask = Image.new("L", whole.size, 0)
             layout.cover(ImageDraw.Draw(mask), later)
             frame = Image.new("RGB", (width, whole.height + _CAPTION), paper)
             frame.paste(Image.composite(pale, whole, mask))
             if count:
-                key, caption = self.steps[count - 1]
+                key, caption = steps[count - 1]
                 pen = ImageDraw.Draw(frame)
                 pen.rectangle(layout.frame(layout.shapes[key], 4), outline=_NOW, width=3)
                 pen.text((20, whole.height + 8), caption, fill=self.drawing.theme.text, font=font)
