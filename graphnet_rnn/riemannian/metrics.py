@@ -434,7 +434,7 @@ class OverCost:
             found[to : to + end - start] = numbers[start:end]
         return found
 
-    def rescale(self, numbers: Array, count: int) -> None:
+    def rescale(self, numbers: Array, count: float) -> None:
         """Converts numbers of summed costs to those of their mean over `count` losses, in place."""
         numbers[0] = count
 

@@ -12,18 +12,20 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.network.running import array_of
+from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.optimizers.objective import flat_parts
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
 from graphnet_rnn.riemannian.moduli import Carry
-from graphnet_rnn.settings import whole_number, yes_or_no
+from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
 __all__ = ["LongSequence"]
 
 
 class LongSequence:
-    """C = the mean of the losses over all T steps of one sequence (or a few in parallel), for any T
+    """C = Σ w L / Σ w over all T steps of one sequence (or a few in parallel), for any T
+
+    L is the loss of a step, and w its weight, 1 by default: then C is the mean.
 
     Memory holds one segment of `time` steps, and the states between segments: the forward pass stores the states, the
     backward pass carries the gradient from each segment to the one before. Gradients are those of all T steps, not
@@ -48,6 +50,10 @@ class LongSequence:
     True
     >>> w = objective.start()
     >>> bool(np.isclose(objective.loss(w), objective.losses(w).mean()))
+    True
+    >>> even = np.arange(200)[:, np.newaxis] % 2 == 0
+    >>> objective.feed(x[:-1], x[1:], weights=even)  # only the steps 0, 2, ... count
+    >>> bool(np.isclose(objective.loss(w), objective.losses(w)[even].mean()))
     True
     >>> metric = rnn.riemannian.OuterProduct()
     >>> loss, gradient, numbers = objective.metric(w, metric)
@@ -93,8 +99,9 @@ class LongSequence:
         self.parameters = list(network.parameters.values())
         self.names = list(network.parameters)
         self._kinds: dict[tuple[bool, int], _Piece] = {}
-        self._fed: list[tuple[_Piece, Array, Array]] = []
-        self._count = 0
+        #: Each segment with its inputs, targets and weights.
+        self._fed: list[tuple[_Piece, Array, Array, Array]] = []
+        self._total = 0.0
 
     # -- the vector ----------------------------------------------------------------------------
 
@@ -132,10 +139,12 @@ class LongSequence:
 
     # -- the sequence --------------------------------------------------------------------------
 
-    def feed(self, x: Any, t: Any) -> None:
+    def feed(self, x: Any, t: Any, weights: Any = None) -> None:
         """Sets the inputs x, (T, batch, ...), and the targets t, (T, batch, ...), one more with predict_first.
 
-        They are not copied, since they may be larger than memory: do not change them until the next feed.
+        weights: one of each target, (targets, batch), at least 0; default None, all 1. A target of weight 0 may be NaN.
+        The arrays are not copied, since they may be larger than memory: do not change them until the next feed. Raises
+        UsageError for arrays that do not fit.
         """
         x, t = array_of("LongSequence.feed: x", x), array_of("LongSequence.feed: t", t)
         more = int(self.predict_first)
@@ -147,12 +156,25 @@ class LongSequence:
             raise UsageError(
                 f"LongSequence.feed: {len(x)} inputs need {len(x) + more} targets, at least one; got {len(t)}"
             )
-        self._fed, self._count = [], len(t) * self.batch
+        w = None if weights is None else self._checked_weights(weights, len(t))
+        self._fed, self._total = [], len(t) * self.batch if w is None else float(w.sum(dtype=np.float64))
         for start in range(0, len(x), self.time):
             rows = slice(start, min(start + self.time, len(x)))
             judged = slice(0 if start == 0 else start + more, rows.stop + more)
             piece = self._piece(start == 0, rows.stop - rows.start)
-            self._fed.append((piece, x[rows], t[judged]))
+            self._fed.append((piece, x[rows], t[judged], piece.ones if w is None else w[judged]))
+
+    def _checked_weights(self, weights: Any, count: int) -> Array:
+        """Weights of the summed cost: scaled by Σ w / Σ w², which is 1 for weights 0 and 1."""
+        what = "LongSequence.feed: weights"
+        w = checked_floats(what, array_of(what, weights), np.float64)
+        if w.shape != (count, self.batch) or not (w >= 0).all() or not w.any():
+            raise UsageError(
+                f"{what} must be an array ({count}, {self.batch}) of numbers at least 0, and not all 0, not "
+                f"{shown(weights)}"
+            )
+        w /= w.max()
+        return np.asarray(w * (w.sum() / (w**2).sum()), self.network.dtype)
 
     def _piece(self, first: bool, length: int) -> _Piece:
         """Returns the compiled segment; the first differs if states are learned, or with predict_first."""
@@ -172,10 +194,11 @@ class LongSequence:
 
     def loss(self, w: Array) -> float:
         """C(w)"""
-        return sum(float(losses.sum(dtype=np.float64)) for losses, _ in self._forwards(w)) / self._count
+        forwards = zip(self._forwards(w), self._fed, strict=True)
+        return sum(_summed_loss(losses, fed[3]) for (losses, _), fed in forwards) / self._total
 
     def losses(self, w: Array) -> Array:
-        """Returns the losses at the parameters `w`, (T, batch), one more with predict_first."""
+        """Returns the losses at the parameters `w`, (T, batch), one more with predict_first; without their weights."""
         return np.concatenate([losses for losses, _ in self._forwards(w)])
 
     def gradient(self, w: Array) -> tuple[float, Array]:
@@ -210,8 +233,8 @@ class LongSequence:
         """Names the first of x and t that holds NaN or infinity, with its time step; "" if none."""
         for name, place in (("x", 1), ("t", 2)):
             start = 0
-            for fed in self._fed:
-                array: Array = fed[place]  # type: ignore[assignment]
+            for piece, x, t, weights in self._fed:
+                array = x if place == 1 else piece.targets(t, weights)
                 if array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
                     step = start + int(np.argwhere(~finite)[0][0])
                     return f"{name} holds NaN or infinity at time step {step}"
@@ -239,9 +262,9 @@ class LongSequence:
     def _forwards(self, w: Array) -> Iterator[tuple[Array, list[Array]]]:
         states = self._first.first_states()
         self.set(w)
-        for piece, x, t in self._fed:
+        for piece, x, t, weights in self._fed:
             before = states
-            losses, *states = piece.forward(x, t, *before)
+            losses, *states = piece.forward(x, piece.targets(t, weights), *before)
             yield losses, before
 
     def _backwards(self, w: Array, metric: Metric | None, part: str, draw: int) -> tuple[float, Array, Array]:
@@ -252,19 +275,22 @@ class LongSequence:
         )
         whole = self._first.measure(metric, part).over
         g, numbers = np.zeros(self.size), np.zeros(0 if metric is None else whole.size)
-        for number, ((piece, x, t), (_, states)) in reversed(
+        for number, ((piece, x, t, weights), (_, states)) in reversed(
             list(enumerate(zip(self._fed, kept, strict=True)))
         ):
             measure = piece.measure(metric, part)
             measure.over.random.draw = draw * len(self._fed) + number
-            more, slopes, random, found = measure(x, t, states, slopes, random)
+            more, slopes, random, found = measure(
+                x, piece.targets(t, weights), weights, states, slopes, random
+            )
             g += more
             if metric is not None:
                 numbers += measure.over.placed(found, whole)
         if metric is not None:
-            whole.rescale(numbers, self._count)
-        loss = sum(float(losses.sum(dtype=np.float64)) for losses, _ in kept) / self._count
-        return loss, (g / self._count).astype(w.dtype), numbers
+            whole.rescale(numbers, self._total)
+        fed_losses = zip(kept, self._fed, strict=True)
+        loss = sum(_summed_loss(losses, fed[3]) for (losses, _), fed in fed_losses) / self._total
+        return loss, (g / self._total).astype(w.dtype), numbers
 
 
 class _Piece:
@@ -281,12 +307,20 @@ class _Piece:
             initial=initial,
             predict_first=differs and owner.predict_first,
         )
-        self.cost = gn.sum(self.u.losses)
+        losses = self.u.losses
+        self.weights, self.ones = gn.input(losses.shape, losses.dtype, name="w"), np.ones(losses.shape, losses.dtype)
+        self.cost = gn.sum(self.weights * losses)
         #: x, t, and the states before, if they are given; and how functions are compiled.
         self.fed = [self.u.inputs, self.u.targets, *([] if self.learned else self.u.initial)]
         self.how: dict[str, Any] = {"backend": owner.backend, "threads": owner.threads}
         self.forward: Callable[..., Any] = gn.compile([self.u.losses, *self.u.final], self.fed, **self.how)
         self._measures: dict[str, _Measure] = {}
+
+    def targets(self, t: Array, weights: Array) -> Array:
+        """The targets, with 0 for those of weight 0 that may be NaN."""
+        if weights is self.ones or t.dtype.kind != "f" or weights.all():
+            return t
+        return np.where((weights == 0).reshape(weights.shape + (1,) * (t.ndim - 2)), 0, t).astype(t.dtype)
 
     def first_states(self) -> list[Array]:
         """Returns zero states for the start of the sequence; learned states are in the graph."""
@@ -310,7 +344,7 @@ class _Measure:
     @classmethod
     def of(cls, piece: _Piece, metric: Metric | None, part: str) -> _Measure:
         u, parameters = piece.u, piece.owner.parameters
-        states = piece.fed[2:]
+        x, t, *states = piece.fed
         shapes = [(node.shape, node.dtype) for node in u.final]
         slopes, random = ([gn.input(s, d, name=name) for s, d in shapes] for name in ("slope", "random"))
         carry = Carry(_summed(u.final, slopes), _summed(u.final, random), states)
@@ -321,14 +355,14 @@ class _Measure:
         g = gn.backward({piece.cost: 1.0, **carry.slopes}, [*wanted, *states])
         back = carry.random_back or [gn.fill(0, s, d) for s, d in shapes[: len(states)]]
         outputs = [*g, *back, *over.nodes()]
-        function = gn.compile(outputs, [*piece.fed, *slopes, *random], **piece.how)
+        function = gn.compile(outputs, [x, t, piece.weights, *states, *slopes, *random], **piece.how)
         return cls(over, function, parameters, len(states), list(wanted))
 
     def __call__(
-        self, x: Array, t: Array, states: list[Array], slopes: list[Array], random: list[Array]
+        self, x: Array, t: Array, w: Array, states: list[Array], slopes: list[Array], random: list[Array]
     ) -> tuple[Array, list[Array], list[Array], Array]:
         """Returns the gradient of the summed cost, the gradient for the segment before, and the metric's numbers."""
-        found = self.function(x, t, *states, *slopes, *random)
+        found = self.function(x, t, w, *states, *slopes, *random)
         count, n = len(self.weights), self.given
         by_weight = dict(zip(self.weights, found[:count], strict=True))
         whole = [
@@ -343,6 +377,10 @@ class _Measure:
             list(found[count + n : count + 2 * n]),
             numbers,
         )
+
+
+def _summed_loss(losses: Array, weights: Array) -> float:
+    return float((weights * losses).sum(dtype=np.float64))
 
 
 def _summed(nodes: Sequence[Node], cotangents: Sequence[Node]) -> dict[Node, Node]:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import NaturalGradient
 from graphnet_rnn.riemannian import Backpropagated, Frequency, Kronecker, Metric, OuterProduct, RootMeanSquare
 from tests.tables import case
@@ -71,6 +72,65 @@ def test_a_node_that_is_several_states() -> None:
     np.testing.assert_allclose(
         pieces.gradient(net.theta)[1], whole.gradient(net.theta)[1], rtol=1e-9, atol=1e-15
     )
+
+
+def weighted(
+    cell: str, loss: str = "softmax", weights: Array | None = None
+) -> tuple[rnn.Objective, rnn.LongSequence, Array, Array]:
+    """As `both`, with a weight for each target; the weights. The second piece has none above 0."""
+    _, pieces, point = both(cell, loss=loss)
+    net, draws = pieces.network, np.random.default_rng(2)
+    x = draws.integers(0, 3, (TIME, BATCH))
+    t = draws.integers(0, 3, (TIME, BATCH)) if loss == "softmax" else draws.random((TIME, BATCH, 3))
+    if weights is None:
+        weights = draws.integers(0, 4, (TIME, BATCH)) * 0.7
+    weights[PIECE : 2 * PIECE] = 0
+    u = net.unroll(TIME, BATCH, initial="zero")
+    w = gn.input((TIME, BATCH), "float64", name="w")
+    whole = rnn.Objective(gn.sum(w * u.losses) / gn.sum(w), net.parameters, [u.inputs, u.targets, w])
+    whole.feed(x, t, weights)
+    if loss != "softmax":
+        t[weights == 0] = np.nan
+    pieces.feed(x, t, weights)
+    return whole, pieces, point, weights
+
+
+def test_weighted_loss_and_gradient_are_those_of_all_steps() -> None:
+    for cell, loss in [("LSTM", "softmax"), ("Elman", "squared")]:
+        with case(cell, loss):
+            whole, pieces, point, weights = weighted(cell, loss)
+            expected, g = whole.gradient(point)
+            found, by_pieces = pieces.gradient(point)
+            assert found == pytest.approx(expected, rel=1e-12)
+            assert pieces.loss(point) == pytest.approx(expected, rel=1e-12)
+            np.testing.assert_allclose(by_pieces, g, rtol=1e-9, atol=1e-15)
+            losses = pieces.losses(point)
+            losses = losses if losses.ndim == 2 else losses.sum(axis=-1)
+            assert (losses * weights).sum() / weights.sum() == pytest.approx(expected, rel=1e-12)
+            assert pieces.explain_non_finite() == ""
+
+
+def test_weighted_metrics_are_those_of_all_steps() -> None:
+    for part in ("hidden", "outputs"):
+        whole, pieces, point, _ = weighted("LSTM")
+        for metric in METRICS:
+            with case(metric, part):
+                steps = []
+                for objective in (whole, pieces):
+                    _, g, numbers = objective.metric(point, metric, part)
+                    steps.append(objective.metric_solver(metric, part, numbers, 1e-3)(g))
+                np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
+
+
+def test_unfit_weights_are_refused() -> None:
+    net = rnn.Network([rnn.Elman(2)], 2, 2)
+    pieces = rnn.LongSequence(net, time=3)
+    x = np.zeros((4, 1), int)
+    for weights in (np.ones(4), np.zeros((4, 1)), -np.ones((4, 1))):
+        with pytest.raises(UsageError, match="weights"):
+            pieces.feed(x, x, weights)
+    with pytest.raises(DataError, match="weights"):
+        pieces.feed(x, x, np.full((4, 1), np.nan))
 
 
 METRICS: list[Metric] = [
