@@ -308,7 +308,10 @@ class _Piece:
             predict_first=differs and owner.predict_first,
         )
         losses = self.u.losses
-        self.weights, self.ones = gn.input(losses.shape, losses.dtype, name="w"), np.ones(losses.shape, losses.dtype)
+        self.weights, self.ones = (
+            gn.input(losses.shape, losses.dtype, name="w"),
+            np.ones(losses.shape, losses.dtype),
+        )
         self.cost = gn.sum(self.weights * losses)
         #: x, t, and the states before, if they are given; and how functions are compiled.
         self.fed = [self.u.inputs, self.u.targets, *([] if self.learned else self.u.initial)]

@@ -18,6 +18,7 @@ import graphnet as gn
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
+from graphnet.ops.elementwise import Where
 from graphnet.ops.leaf import Fill
 from graphnet.passes import DEFAULT, optimize
 from graphnet.plan import lower
@@ -35,35 +36,99 @@ _PASSES = tuple(step for step in DEFAULT if step.name in ("prune", "merge", "sim
 class Switched:
     """Graph with switches.
 
-    of: node -> its node in this graph. free: operator -> (True for its own value, other value). joined: (operator,
-    position of an input) -> False to cut it.
+    free: operator -> (True for its own value, other value). joined: (operator, position of an input) -> False to cut
+    it. of: node -> its node in this graph, for values and gradients. moved: likewise, for tangents.
     """
 
-    of: dict[Node, Node] = field(default_factory=dict)
     free: dict[Node, tuple[Node, Node]] = field(default_factory=dict)
     joined: dict[tuple[Node, int], Node] = field(default_factory=dict)
+    of: dict[Node, Node] = field(default_factory=dict)
+    moved: dict[Node, Node] = field(default_factory=dict)
 
 
-def switched(graph: Graph) -> Switched:
-    """The graph with a switch after each operator, and at each of its inputs."""
+def switched(graph: Graph, cost: Node | None = None, moving: Iterable[Node] = ()) -> Switched:
+    """The graph with a switch after each operator, and at each of its inputs.
+
+    cost: of the gradients. moving: nodes with a direction. A derivative along a path that a switch cuts is 0, even if
+    the derivative of an operator on the path is infinite.
+    """
     made = Switched()
     for node in graph.order:
-        if not node.inputs:
-            made.of[node] = node
-            continue
+        if node.inputs and is_float(node.dtype):
+            made.free[node] = gn.input((), "bool"), gn.input((), node.dtype)
+            floats = (slot for slot, source in enumerate(node.inputs) if is_float(source.dtype))
+            made.joined |= {(node, slot): gn.input((), "bool") for slot in floats}
+    made.of = _copies(graph, made, before=_read(graph, made, cost))
+    made.moved = _copies(graph, made, after=_moved(graph, made, moving))
+    return made
+
+
+def _copies(
+    graph: Graph,
+    made: Switched,
+    before: Mapping[Node, Node] | None = None,
+    after: Mapping[Node, Node] | None = None,
+) -> dict[Node, Node]:
+    """Nodes with the switches. before, after: flags of operators whose inputs, or own value, have derivatives."""
+    of: dict[Node, Node] = {}
+    for node in graph.order:
         inputs = []
         for slot, source in enumerate(node.inputs):
-            value = made.of[source]
-            if is_float(source.dtype) and is_float(node.dtype):
-                switch = made.joined[node, slot] = gn.input((), "bool")
-                value = gn.where(switch, value, gn.fill(0, (), source.dtype))
+            value = of[source]
+            if (node, slot) in made.joined:
+                value = gn.where(made.joined[node, slot], value, gn.fill(0, (), source.dtype))
+                value = _gated(value, node, before)
             inputs.append(value)
-        copy = node.replace_inputs(tuple(inputs))
-        if is_float(node.dtype):
-            made.free[node] = switch, value = gn.input((), "bool"), gn.input((), node.dtype)
-            copy = gn.where(switch, copy, value)
-        made.of[node] = copy
-    return made
+        of[node] = node.replace_inputs(tuple(inputs)) if inputs else node
+        if node in made.free:
+            own, other = made.free[node]
+            of[node] = gn.where(own, _gated(of[node], node, after), other)
+    return of
+
+
+def _gated(value: Node, node: Node, flags: Mapping[Node, Node] | None) -> Node:
+    """The value, without derivatives if the flag is False; `_without_gates` removes this."""
+    if flags is None or node not in flags:
+        return value
+    return gn.where(flags[node], value, gn.stop_gradient(value))
+
+
+def _read(graph: Graph, made: Switched, cost: Node | None) -> dict[Node, Node]:
+    """For each operator a flag: it has its own value, and the cost depends on it."""
+    flags: dict[Node, Node] = {}
+    read = {} if cost is None else {cost: gn.constant(True)}
+    for node in reversed(graph.order):
+        if node not in read or node not in made.free:
+            continue
+        flags[node] = read[node] & made.free[node][0]
+        for slot, source in enumerate(node.inputs):
+            if (node, slot) in made.joined:
+                flag = flags[node] & made.joined[node, slot]
+                read[source] = read[source] | flag if source in read else flag
+    return flags
+
+
+def _moved(graph: Graph, made: Switched, moving: Iterable[Node]) -> dict[Node, Node]:
+    """For each operator a flag: it depends on a node with a direction."""
+    flags: dict[Node, Node] = {}
+    moved = {node: gn.constant(True) for node in moving}
+    for node in graph.order:
+        for slot, source in enumerate(node.inputs):
+            if source in moved and (node, slot) in made.joined:
+                flag = moved[source] & made.joined[node, slot]
+                flags[node] = flags[node] | flag if node in flags else flag
+        if node in flags:
+            moved.setdefault(node, flags[node] & made.free[node][0])
+    return flags
+
+
+def _without_gates(graph: Graph) -> Graph:
+    def replace(node: Node) -> Node:
+        if isinstance(node.op, Where) and node.inputs[2].op.stops_gradient:
+            return node.inputs[1]
+        return node
+
+    return graph.rewrite(replace)
 
 
 def program_of(
@@ -76,18 +141,18 @@ def program_of(
     """
     if len(graph) > NODES:
         return None
-    made = switched(graph)
+    made = switched(graph, cost, tangents)
     kinds = {"forward": list(graph.order), "backward": list(wrt), "rop": list(rop)}
     outputs = [made.of[node] for node in graph.order]
     if cost is not None and kinds["backward"]:
         seed = {made.of[cost]: gn.fill(1, (), cost.dtype)}
         outputs += gn.backward(seed, [made.of[node] for node in kinds["backward"]])
     if kinds["rop"]:
-        directions = {made.of[node]: tangent for node, tangent in tangents.items()}
-        outputs += gn.rop([made.of[node] for node in kinds["rop"]], directions)
+        directions = {made.moved[node]: tangent for node, tangent in tangents.items()}
+        outputs += gn.rop([made.moved[node] for node in kinds["rop"]], directions)
     if sum(node.size for node in outputs) > ELEMENTS:
         return None
-    lowered = lower(optimize(Graph(outputs), _PASSES, {"loops"})[0])
+    lowered = lower(optimize(_without_gates(Graph(outputs)), _PASSES, {"loops"})[0])
     if not all(isinstance(each, (Loop, MatrixProduct, Scatter)) for each in lowered.instructions):
         return None
     program = PageProgram(lowered.instructions)

@@ -87,7 +87,9 @@ def network(job: XorJob, symbols: Array, scored: Array) -> rnn.Network:
         np.bincount(each, minlength=len(SYMBOLS)) + 1 / len(SYMBOLS)
         for each in (symbols.ravel(), symbols[scored > 0])
     )
-    cell = rnn.GLNN(job.units, edges=job.units, graph_seed=job.seed, frequencies=all_symbols / all_symbols.sum())
+    cell = rnn.GLNN(
+        job.units, edges=job.units, graph_seed=job.seed, frequencies=all_symbols / all_symbols.sum()
+    )
     return rnn.Network(
         [cell], len(SYMBOLS), len(SYMBOLS), initial_state="learned", seed=job.seed, dtype="float64",
         initial={"W_ho": rnn.initializers.zeros(), "b_o": rnn.initializers.array(np.log(last / last.sum()))},
@@ -97,7 +99,9 @@ def network(job: XorJob, symbols: Array, scored: Array) -> rnn.Network:
 def run(job: XorJob) -> Row:
     """Runs a job: a curve of (pass, nats for a scored bit in training, in validation, validation error)."""
     train, valid = (
-        parallel_lines(distant_xor(np.random.default_rng([job.seed, part]), job.lines, job.length).text, job.parallel)
+        parallel_lines(
+            distant_xor(np.random.default_rng([job.seed, part]), job.lines, job.length).text, job.parallel
+        )
         for part in (0, 1)
     )
     net = network(job, *train)
@@ -117,7 +121,10 @@ def run(job: XorJob) -> Row:
         curve.append((done, loss, float(losses.mean()), float((losses >= np.log(2)).mean())))
         seconds += time.process_time() - started
         _save(job.place, theta, state, curve, seconds)
-        print(f"{job.method} seed {job.seed}, pass {done}: {curve[-1][2]:.4f} nats, error {curve[-1][3]:.2%}", flush=True)
+        print(
+            f"{job.method} seed {job.seed}, pass {done}: {curve[-1][2]:.4f} nats, error {curve[-1][3]:.2%}",
+            flush=True,
+        )
     return {**job.named, "passed": curve[-1][0], "error": curve[-1][3], "seconds": seconds, "curve": curve}
 
 
@@ -150,7 +157,10 @@ def table(rows: list[Row]) -> str:
         lines.append(
             f"{method} | {units} | {count:,} × {length} | {passes:,} | {solved} of {len(group)} | {runs} | {hours:.1f}"
         )
-    return markdown("metric | units | lines × T | passes | below 1% | passes: error of each run | core-hours per run", lines)
+    return markdown(
+        "metric | units | lines × T | passes | below 1% | passes: error of each run | core-hours per run",
+        lines,
+    )
 
 
 def main() -> None:
@@ -168,7 +178,9 @@ def main() -> None:
         print(table(read_rows(given.results, DataError)))
         return
     jobs = [
-        XorJob(method, given.units, given.lines, given.length, seed, given.passes, given.parallel, given.folder)
+        XorJob(
+            method, given.units, given.lines, given.length, seed, given.passes, given.parallel, given.folder
+        )
         for seed in range(given.seeds)
         for method in given.methods
     ]

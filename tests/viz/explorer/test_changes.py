@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
@@ -46,8 +46,10 @@ def with_feeds(graph: Graph, feeds: Mapping[Node, Any], wanted: list[Node]) -> l
     return [found[node] for node in wanted]
 
 
-def settings(graph: Graph, held: Mapping[Node, float], cut: set[tuple[Node, int]]) -> Any:
-    made = switched(graph)
+def settings(
+    graph: Graph, held: Mapping[Node, float], cut: set[tuple[Node, int]], directions: Iterable[Node] = ()
+) -> Any:
+    made = switched(graph, cost_of(graph), directions)
     feeds: dict[Node, Any] = {}
     for node, (own, value) in made.free.items():
         feeds[own] = np.array(node not in held)
@@ -94,6 +96,26 @@ def test_a_held_operator_is_a_constant_and_a_cut_input_is_zero() -> None:
     np.testing.assert_array_equal(of_a, 0)
     free, *_ = outcome({}, set())
     np.testing.assert_allclose(free, np.mean((gate * np.tanh(value @ w)) ** 2 + value))
+
+
+def test_derivatives_along_cut_paths_are_zero_even_if_they_are_infinite() -> None:
+    """sum(x² + log √x) at x = 0, with log √x held or cut: gradient 2x; and tangents of √0 for a cut input: 0."""
+    x = gn.input((3,), name="x", dtype="float64")
+    root = gn.sqrt(x)
+    log = gn.log(root)
+    both = x * x + log
+    graph, value = Graph(gn.sum(both)), np.array([0.25, 0.0, 2.0])
+    slot = both.inputs.index(log)
+    changes: list[tuple[dict[Node, float], set[tuple[Node, int]]]] = [
+        ({log: 0.0}, set()), ({}, {(both, slot)}), ({}, {(log, 0), (both, slot)}), ({log: 1.0}, {(root, 0)}),
+    ]  # fmt: skip
+    for held, cut in changes:
+        made, feeds = settings(graph, held, cut, [x])
+        (g,) = gn.gradient(made.of[graph.outputs[0]], [x])
+        np.testing.assert_array_equal(with_feeds(graph, {x: value, **feeds}, [g])[0], 2 * value)
+        if cut:
+            (r,) = gn.rop([made.moved[graph.outputs[0]]], {x: np.ones(3)})
+            np.testing.assert_array_equal(with_feeds(graph, {x: value, **feeds}, [r])[0], (2 * value).sum())
 
 
 def program(graph: Graph) -> tuple[dict[str, Any], list[Array]]:
@@ -175,6 +197,18 @@ def test_javascript_follows_changes() -> None:
     np.testing.assert_allclose(back[0], expected[cost])
 
 
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_javascript_has_no_gradient_through_a_held_operator() -> None:
+    """sum(x² + log x) at x = 0, log held: 2x."""
+    x = gn.parameter(np.array([0.0, 1.5]), name="x")
+    log = gn.log(x)
+    graph = Graph(gn.sum(x * x + log))
+    ids = {node: place for place, node in enumerate(graph.order)}
+    data, _ = program(graph)
+    told = f"console.log(JSON.stringify(changes.value('backward', {ids[x]}).norm))"
+    assert in_javascript(data, f"changes.hold({ids[log]}, 0); {told}") == 3.0
+
+
 def along_an_operator() -> tuple[Graph, dict[Node, Array], dict[Node, Node]]:
     """A graph, its direction, which is that of an operator, and the tangents."""
     h = gn.tanh(gn.input((2, 3), name="x", dtype="float64"))
@@ -185,8 +219,10 @@ def along_an_operator() -> tuple[Graph, dict[Node, Array], dict[Node, Node]]:
 def test_tangents_of_an_operator_are_those_of_python() -> None:
     graph, direction, rop = along_an_operator()
     given = fed(graph, None)
-    made, feeds = settings(graph, {}, set())
-    ours = gn.rop([made.of[node] for node in rop], {made.of[h]: tangent for h, tangent in direction.items()})
+    made, feeds = settings(graph, {}, set(), direction)
+    ours = gn.rop(
+        [made.moved[node] for node in rop], {made.moved[h]: tangent for h, tangent in direction.items()}
+    )
     theirs = with_feeds(graph, given, list(rop.values()))
     for x, y in zip(theirs, with_feeds(graph, given | feeds, ours), strict=True):
         np.testing.assert_allclose(y, x)
