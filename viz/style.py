@@ -12,11 +12,12 @@ green edge          from a prediction to the next input of a network that genera
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 from enum import Enum
 
 from viz.colours import between
-from viz.errors import DrawingError
+from viz.errors import DrawingError, count_of
 
 __all__ = ["COLOUR_BLIND", "DARK", "LIGHT", "THEMES", "EdgeRole", "Role", "Style", "Theme", "style_of"]
 
@@ -44,6 +45,10 @@ class EdgeRole(Enum):
     INNER = "inner"
 
 
+def _is_color(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("#[0-9a-fA-F]{6}", value) is not None
+
+
 @dataclass(frozen=True)
 class Style:
     """Colors (`#rrggbb`), fonts and sizes of a picture; viz.LIGHT, viz.DARK and viz.COLOUR_BLIND are ready-made.
@@ -57,7 +62,7 @@ class Style:
     removes. font, math_font: fonts of words and of symbols. font_size, small_size, edge_size, title_size: points, of
     symbols, small print, edges and titles.
     role, is_cost, in methods: kind of the node or edge, and True for the cost.
-    x: number in [-1, 1].
+    x: number in [-1, 1]. Raises DrawingError for other colors, fonts and sizes.
 
     >>> style = viz.Style(background="#eeeeee", font_size=12)
     >>> style.background, style.heat(0.0), viz.DARK.background
@@ -101,6 +106,20 @@ class Style:
     small_size: int = 9
     edge_size: int = 13
     title_size: int = 11
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value, name = getattr(self, setting.name), f"Style: {setting.name}"
+            if setting.name.endswith("_size"):
+                count_of(name, value)
+            elif setting.name.endswith("font"):
+                if not isinstance(value, str):
+                    raise DrawingError(f"{name} must be the names of fonts, not {value!r:.80}.")
+            elif setting.name in ("sequence", "diverging"):
+                if not isinstance(value, tuple) or len(value) < 2 or not all(map(_is_color, value)):
+                    raise DrawingError(f"{name} must be a tuple of two or more colors, not {value!r:.80}.")
+            elif not _is_color(value):
+                raise DrawingError(f"{name} must be a color such as '#1f66c1', not {value!r:.80}.")
 
     def fill(self, role: Role, is_cost: bool = False) -> str:
         """Returns the color inside a node."""

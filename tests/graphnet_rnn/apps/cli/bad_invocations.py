@@ -227,6 +227,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
     ],
     "draw": [
         ("depends on validation costs", "draw 'OnPlateau()' --out new.svg"),
+        ("{option} applies to cells and models, not to schedules", "draw 'Cosine(5)' --theme dark --out new.svg"),
+        ("{option} does not apply to a cell with --show graph", "--time 5"),
         ("{option} new.dot: the name of a chart must end in", "draw '2 * Warmup(5)' --out new.dot"),
         ("the following arguments are required: what", "draw"),
         ("what must not be empty", "draw ''"),
