@@ -125,6 +125,8 @@ class _Closing:
         self.notes = notes
         self.groups = condense(graph)
         self.states = {row: states_of(row, self.groups) for row in self.groups.rows}
+        #: Initial state -> its row.
+        self.row_of = {node: row for row, states in self.states.items() for node in states.initial}
         self.symbols = {drawn.node: drawn.symbol for drawn in fold(graph, names)}
         #: Row 0 is the data's.
         self.level: dict[Hashable, int] = {row: i for i, row in enumerate(self.groups.rows, start=1)}
@@ -189,10 +191,9 @@ class _Closing:
             slots[column] += 1
 
     def data_of(self, group: StepGroup) -> Iterator[Node]:
-        initial = self.states[group.row].initial
         for node in group.nodes:
             for source in node.inputs:
-                if source not in self.groups.of and source not in initial:
+                if source not in self.groups.of and source not in self.row_of:
                     yield from data_behind(source, self.groups)
 
     def data_name(self, group: StepGroup, first: StepGroup | None = None) -> str:
@@ -203,6 +204,7 @@ class _Closing:
 
     def place_states(self, row: Hashable) -> None:
         initial, part = self.states[row].initial, self.groups.part_of(row)
+        first = self.groups.steps(row)[0].column if initial else 0  # after an output of the initial states
         for i, node in enumerate(initial):
             name = self.states[row].name(i)
             shown = (
@@ -215,7 +217,7 @@ class _Closing:
                 f"s{level}_{i}",
                 BoxKind.STATE,
                 level,
-                part.stop if row in self.groups.reversed else part.start - 1,
+                part.stop if row in self.groups.reversed else first - 1,
                 (shown,),
                 _tooltip(node),
                 i,
@@ -340,6 +342,8 @@ class _Closing:
         for node in group.nodes:
             for source in node.inputs:
                 other = self.groups.of.get(source)
+                if source in self.row_of and group.row not in self.groups.cells:  # an output of initial states
+                    self.link(("state", self.row_of[source], source), group, self.weight(node))
                 if other is None or other is group or source in carried:
                     continue
                 if other.column != group.column and other.row == group.row:

@@ -412,3 +412,23 @@ def test_networks_of_many_layers_are_closed_by_default() -> None:
     for layers, style in ((1, "full"), (3, "full"), (4, "closed"), (6, "closed")):
         net = rnn.Network([rnn.Dense(3) for _ in range(layers)], inputs=3, outputs=3)
         assert viz.draw(net.unroll(time=1, batch=2).cost).style == style
+
+
+def test_the_first_output_reads_the_initial_states() -> None:
+    for network, weights in [
+        (rnn.Network([rnn.Elman(4)], 5, 5), {"W_ho"}),
+        (rnn.Network([rnn.GLNN(4, edges=2)], 5, 5), {"W_ho"}),
+        (rnn.Network([rnn.LSTM(4), rnn.GRU(4)], 5, 5, skip=True), {"W_h0o", "W_h1o"}),
+    ]:
+        with case(network.layers):
+            drawing = viz.draw(network.unroll(3, 1, initial="given", predict_first=True))
+            check_layout(drawing)
+            boxes = {box.key: box for box in drawing.picture.shapes}
+            states = [box for box in boxes.values() if box.kind is BoxKind.STATE]
+            assert len(states) == len(network.state_names())
+            assert [plain(box.lines[0]) for box in boxes.values() if box.kind is BoxKind.DATA] == [
+                "x1", "x2", "x3", "t",
+            ]  # fmt: skip
+            into = [link for link in drawing.picture.edges if plain(boxes[link.head].lines[0]) == "o0"]
+            assert {plain(link.label).replace("W", "W_") for link in into} == weights
+            assert all(boxes[link.tail].kind in (BoxKind.STATE, BoxKind.CELL) for link in into)
