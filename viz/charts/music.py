@@ -47,7 +47,8 @@ def piano_roll(truth: Any, predicted: Any = None, title: str | None = None) -> C
             f"piano_roll: predicted must be {list(roll.shape)}, the shape of truth, not {list(found.shape)}."
         )
     rows = 1 if found is None else 2
-    figure = Chart(min(12.0, 3.0 + 0.1 * len(roll)), 0.6 + 2.7 * rows)
+    wide = min(12.0, max(3.0 * (1 + rows), 3.0 + 0.1 * len(roll)))  # room for the legend beside the title
+    figure = Chart(wide, 0.6 + 2.7 * rows)
     axes = figure.subplots(rows, 1, squeeze=False, sharex=True, sharey=True)[:, 0]
     _draw(axes[0], [(roll, chart.BLACK)])
     if found is not None:

@@ -69,13 +69,16 @@ def layer_words(label: str) -> str:
 
 
 def several_layers(names: Iterable[str | None]) -> bool:
-    """True if names belong to more than one layer, or to layers and an output."""
+    """True if names belong to more than one layer, or to layers and an output, or a name is also that of a layer."""
     found = set()
+    plain, of_layers = set(), set()
     for name in names:
-        prefix, _, layer = _parts(name or "")
+        prefix, last, layer = _parts(name or "")
         if layer or prefix == _OUTPUT:
             found.add(layer)
-    return len(found) > 1
+        if not prefix:
+            (of_layers if layer else plain).add(last)
+    return len(found) > 1 or bool(plain & of_layers)
 
 
 def _parts(text: str) -> tuple[str, str, str]:

@@ -103,6 +103,12 @@ def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found.inputs[:, 0, 0], [1.5, 2])
             np.testing.assert_array_equal(found.targets[:, 0, 0], [-0.25, 150])
             np.testing.assert_array_equal(found.lengths, [2, 1])
+    for mark in ";\t":  # names with commas
+        path.write_text(f"u, left{mark}y\n1.5{mark}2\n3.5{mark}4\n", encoding="utf-8")
+        found = read_sequences(path, Choice(("u, left",), ("y",)))
+        np.testing.assert_array_equal(found.inputs.ravel(), [1.5, 3.5])
+    path.write_text("u, left;y\n1,5;2\n", encoding="utf-8")
+    assert read_sequences(path, Choice(("u, left",), ("y",))).inputs.ravel().tolist() == [1.5]
     path.write_text('u,y\n"1,234",1\n', encoding="utf-8")
     with pytest.raises(DataError, match="is '1,234'"):  # between commas a comma is no decimal one
         read_sequences(path, Choice((), ("y",)))

@@ -205,6 +205,7 @@ def test_layer_numbers_are_drawn_if_there_are_several_layers():
     assert shown == ["W", "ho", "(0)", "W", "ho", "(1)", "W", "ho", "h", "0", "(1)"]
     # An output's W_ho beside an LSTM's W_ho: the layer tells them apart.
     assert "(0)" in texts(viz.draw([gn.input((), name=name) for name in (names[0], names[2])]).svg)
+    assert texts(viz.draw([gn.input((), name=name) for name in ("a", "layer0.a")]).svg) == ["a", "a", "(0)"]
 
 
 def places(svg: str) -> dict[tuple[str, str], tuple[float, float]]:
