@@ -278,7 +278,7 @@ def law_4_double_backward(problem: LawProblem) -> None:
 
 
 def law_5_curvature(problem: LawProblem) -> None:
-    """Checks that Hv is symmetric and = finite difference of the gradient; Gv = dense Jᵀ H_L J v."""
+    """Checks that Hv is symmetric, = slope of the gradient, and = gradient of rop; that Gv = dense Jᵀ H_L J v."""
     cost, v, w = problem.scalar(), problem.direction(), problem.direction()
     product = hessian_product(cost, dict(zip(problem.wrt, v, strict=True)))
     hv = problem.run(product)
@@ -296,6 +296,9 @@ def law_5_curvature(problem: LawProblem) -> None:
     slopes = problem.slope(gradient(cost, problem.wrt), v)
     for leaf, h, d in zip(problem.wrt, hv, slopes, strict=True):
         require_close("law 5 (Hv = finite difference of the gradient)", "Hv", leaf, h, d, "difference")
+    along_v = sum_of(rop([cost], dict(zip(problem.wrt, v, strict=True)))[0])
+    for leaf, g, h in zip(problem.wrt, problem.run(gradient(along_v, problem.wrt)), hv, strict=True):
+        require_close("law 5 (gradient of rop = Hv)", "gradient of rop", leaf, g, h, "exact")
     # The cost is quadratic in the outputs with Hessian diag(w), so G = Jᵀ diag(w) J when linearized at them.
     tangents = dict(zip(problem.wrt, v, strict=True))
     if not any(leaf in problem.outputs for leaf in problem.wrt):

@@ -90,7 +90,8 @@ def _of_arrays(path: Path, choice: Choice) -> Sequences:
 def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array | None:
     if choice.lengths is None and LENGTHS not in arrays:
         return None
-    return _array(path, arrays, (choice.lengths or LENGTHS,), "")
+    found = _array(path, arrays, (choice.lengths or LENGTHS,), "")
+    return found.astype(np.int64) if found.dtype.kind == "u" else found
 
 
 def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:

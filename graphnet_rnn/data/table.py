@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,8 @@ class Table:
                 "step. Leave them out"
             )
         self.columns = fitted(self._frame, choice) if columns is None else columns
+        if choice.date_format is not None:  # a model reads dates in any format
+            self.columns = replace(self.columns, date_format=choice.date_format)
         frame, time = self._frame, choice.time or self.columns.time
         self._case = choice.case or self.columns.case
         self._times: Array | None = None

@@ -134,6 +134,11 @@ def complete(
         not isinstance(stop, str) or len(stop) != 1 or stop not in vocabulary.characters
     ):
         raise UsageError(f"complete: stop must be one character of the model's vocabulary, not {shown(stop)}")
+    if strange := sorted(set(ending) - set(vocabulary.characters)):
+        raise UsageError(
+            f"complete: the ending has characters that are not in the vocabulary of the model: "
+            f"{' '.join(map(repr, strange[:8]))}; remove them"
+        )
     condition = Condition.of(vocabulary, pattern, ending, length, stop)
     place = lanes.start(vocabulary.encode(start, unknown))
     if method == "exact":

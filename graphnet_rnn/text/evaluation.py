@@ -25,6 +25,11 @@ def vocabulary_of(who: str, network: Any) -> Vocabulary:
     vocabulary = require_network(who, network).vocabulary
     if vocabulary is None or network.reads != "symbols":
         raise UsageError(f"{who}: the network must have a vocabulary, but it was not trained on text")
+    if network.loss != "softmax" or network.outputs != len(vocabulary):
+        raise UsageError(
+            f"{who}: the network must have the loss softmax and an output for each of the {len(vocabulary)} "
+            f"characters, not {network.loss} and {network.outputs} outputs"
+        )
     return vocabulary
 
 

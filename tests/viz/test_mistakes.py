@@ -129,6 +129,7 @@ HISTORIES = [
     (lambda: viz.best_setting([], 3, "b"), "best must be the name of a setting"),
     (lambda: viz.compare_settings([]), "no setting has two values"),
     (lambda: viz.compare_settings([{"units": 3, "mean": 1.0}]), "no setting has two values"),
+    (lambda: viz.compare_settings([{"u": u, "mean": 1.0} for u in (1, 2)], by="u"), "two values besides 'u'; leave"),
     (lambda: viz.compare_settings(UNITS, against="size"), "results have no setting 'size'"),
     (lambda: viz.compare_settings(UNITS, by=3), "by must be the name of a setting"),
     (lambda: viz.compare_settings([{"a": 1, "mean": 1}, {"b": 2, "mean": 1}], "a", by="b"), "a mean and a, b"),

@@ -105,7 +105,9 @@ def _chosen(
     if against is None:
         numbers = [name for name in differ if all(is_number(row.get(name, 0)) for row in rows)]
         if not differ:
-            raise DrawingError("results hold nothing to draw: no setting has two values.")
+            taken = [shown(name) for name in (by, panels) if name is not None]
+            other = f" besides {' and '.join(taken)}; leave this argument out" if taken else ""
+            raise DrawingError(f"results hold nothing to draw: no setting has two values{other}.")
         against = max(numbers or differ, key=lambda name: len(values[name]))
         differ.remove(against)
     most = sorted(

@@ -342,7 +342,9 @@ class _Closing:
         for node in group.nodes:
             for source in node.inputs:
                 other = self.groups.of.get(source)
-                if source in self.row_of and group.row not in self.groups.cells:  # an output of initial states
+                if (
+                    source in self.row_of and group.row not in self.groups.cells
+                ):  # an output of initial states
                     self.link(("state", self.row_of[source], source), group, self.weight(node))
                 if other is None or other is group or source in carried:
                     continue

@@ -20,9 +20,7 @@ from graphnet.plan.views import Buffer, View
 
 __all__ = ["PageProgram"]
 
-_MATH = frozenset(
-    ["abs", "ceil", "cos", "exp", "floor", "log", "log1p", "max", "min", "pow", "sin", "sqrt", "tanh"]
-)
+_MATH = frozenset(["abs", "ceil", "cos", "exp", "floor", "log", "log1p", "max", "min", "sin", "sqrt", "tanh"])
 
 
 class PageProgram:

@@ -119,7 +119,10 @@ def run(options: argparse.Namespace) -> int:
 
     subject: Cell | Network
     if options.chart is None and is_schedule(what):
-        refuse(options.written & {"show", "style", "theme", "time"}, "applies to cells and models, not to schedules")
+        refuse(
+            options.written & {"show", "style", "theme", "time"},
+            "applies to cells and models, not to schedules",
+        )
         require_ending("--out", options.out)
         return _chart(viz.schedule_curve(make_schedule(what)), options.out)
     if what.endswith(".safetensors"):
@@ -130,7 +133,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         subject = make_cell(what)
         if options.show in ("graph", "explorer"):
-            refuse(options.written & {"time"}, f"does not apply to a cell with --show {options.show}, which is one step")
+            refuse(
+                options.written & {"time"},
+                f"does not apply to a cell with --show {options.show}, which is one step",
+            )
     if options.chart is not None:
         raise UsageError(
             f"--chart {options.chart} needs a run: give its folder or its history (.jsonl), not {what}"

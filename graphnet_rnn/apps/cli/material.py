@@ -150,7 +150,7 @@ def table_for(network: Network, options: argparse.Namespace, source: Any = None)
             )
         return table
     fixed = {"inputs": "inputs", "targets": "target", "calendar": "calendar", "horizon": "horizon"}
-    fixed |= {"categories": "categories", "date_format": "date_format", "independent": "independent_rows"}
+    fixed |= {"categories": "categories", "independent": "independent_rows"}
     given = {option for name, option in fixed.items() if option in options.written}
     same = {option for name, option in fixed.items() if getattr(choice, name) == getattr(known, name)}
     refuse(

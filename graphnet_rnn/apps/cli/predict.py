@@ -65,6 +65,10 @@ def run(options: argparse.Namespace) -> int:
     table = table_for(network, options) if is_table(options.data) else None
     if table is None:
         x, lengths = read_inputs(options.data, choice_of(options, network.pool is not None))
+        if x.ndim == 3 and x.shape[-1] != network.inputs:
+            raise UsageError(
+                f"the model reads {network.inputs} inputs, but those of {options.data} are {x.shape[-1]} numbers wide"
+            )
     else:
         x, lengths = table.inputs, table.lengths
         for note in table.notes:

@@ -302,3 +302,22 @@ def test_an_exception_in_a_rule_is_reported_with_its_line() -> None:
         check_op(Failing(), x)
     assert f"test_mutants.py:{line}\n" in str(caught.value)
     assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_a_wrong_derivative_of_rop_is_found() -> None:
+    """The value of rop is right; its derivative lacks a term."""
+
+    class Square(gn.Op):
+        signature = "... n -> ... n"
+
+        def forward(self, x: Array) -> Array:
+            return np.asarray(x * x)
+
+        def backward(self, gy, y, x):
+            return (2 * x * gy,)
+
+        def rop(self, rx, y, x):
+            return 2 * gn.stop_gradient(x) * rx
+
+    with pytest.raises(LawError, match=r"law 5 \(gradient of rop = Hv\)"):
+        check_op(Square(), np.array([0.3, -0.5]))

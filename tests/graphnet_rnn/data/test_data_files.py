@@ -430,3 +430,15 @@ def test_values_equal_in_float32_are_rejected(tmp_path: Path) -> None:
                 read_sequences(path, Choice(targets=("y",)))
     path.write_text("time,y\n" + "1700000000,1\n1700000000,2\n")  # all alike: nothing is lost
     read_sequences(path, Choice(targets=("y",)))
+
+
+def test_lengths_may_be_unsigned(tmp_path: Path) -> None:
+    x, lengths = np.zeros((5, 3, 2)), np.array([5, 4, 2], np.uint64)
+    np.savez(tmp_path / "a.npz", x=x, y=x, lengths=lengths)
+    for found in (
+        read_inputs(tmp_path / "a.npz", Choice())[1],
+        read_sequences(tmp_path / "a.npz", Choice()).lengths,
+    ):
+        assert found is not None
+        assert found.dtype == np.int64
+        assert found.tolist() == [5, 4, 2]

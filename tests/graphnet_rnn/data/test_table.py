@@ -630,3 +630,13 @@ def test_large_whole_numbers_of_a_list_are_exact() -> None:
     rows = {"id": [2**63 + 1, 2**63 + 2, -1, -1], "y": [1.0, 2, 3, 4]}
     table = Table(rows, Choice(targets="y", case="id", horizon=1))
     assert table.predictions(table.inputs * 0, "squared")["id"] == [2**63 + 1, 2**63 + 2, -1]
+
+
+def test_a_model_reads_dates_in_another_format() -> None:
+    iso, german = ["2024-01-30", "2024-01-31", "2024-02-01"], ["30.01.2024", "31.01.2024", "01.02.2024"]
+    trained = Table(
+        {"d": iso, "y": [1.0, 2.0, 3.0]}, Choice(targets="y", time="d", horizon=1, calendar="weekday")
+    )
+    other = Table({"d": german, "y": [1.0, 2.0, 3.0]}, Choice(date_format="%d.%m.%Y"), trained.columns)
+    np.testing.assert_array_equal(other.inputs, trained.inputs)
+    assert other.predictions(np.zeros((3, 1, 1)), "squared")["d"] == ["02.02.2024"]

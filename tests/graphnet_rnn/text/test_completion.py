@@ -278,3 +278,13 @@ def test_bracket_text_follows_its_parameters() -> None:
     assert ratios[1] - ratios[0] == pytest.approx(made.difference, abs=0.1)
     assert made.difference == pytest.approx(-np.log10(0.2) - np.log10(0.05))
     assert bracket_text(1000, seed=3).text == bracket_text(1000, seed=3).text
+
+
+def test_outputs_must_be_characters() -> None:
+    for loss, outputs in (("softmax", 5), ("squared", 2), ("softmax", 0)):
+        net = rnn.Network([rnn.GRU(3)], 2, outputs, loss, reads="symbols")
+        net.vocabulary = rnn.data.Vocabulary("xy")
+        with case(loss, outputs):
+            for use in (lambda net=net: rnn.Sampler(net), lambda net=net: rnn.complete(net, "x", length=3)):
+                with pytest.raises(UsageError, match="an output for each of the 2 characters"):
+                    use()

@@ -209,6 +209,14 @@ def test_javascript_has_no_gradient_through_a_held_operator() -> None:
     assert in_javascript(data, f"changes.hold({ids[log]}, 0); {told}") == 3.0
 
 
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_powers_of_one_in_javascript_are_those_of_numpy() -> None:
+    data, _ = program(small()[0])
+    powers = [(1, "Infinity"), (1, "NaN"), (-1, "-Infinity"), (2, "-Infinity"), (-1, "3")]
+    script = ", ".join(f"HELPERS.pow({x}, {y})" for x, y in powers)
+    assert in_javascript(data, f"console.log(JSON.stringify([{script}]))") == [1, 1, 1, 0, -1]
+
+
 def along_an_operator() -> tuple[Graph, dict[Node, Array], dict[Node, Node]]:
     """A graph, its direction, which is that of an operator, and the tangents."""
     h = gn.tanh(gn.input((2, 3), name="x", dtype="float64"))

@@ -11,6 +11,8 @@ const HELPERS = {
     const rest = x % y;
     return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest;
   },
+  // Math.pow(1, y) is NaN for y = NaN and ±Infinity.
+  pow: (x, y) => (x === 1 || (x === -1 && Math.abs(y) === Infinity) ? 1 : Math.pow(x, y)),
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
   round(x) {
     const below = Math.floor(x), rest = x - below;

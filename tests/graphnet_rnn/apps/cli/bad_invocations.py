@@ -324,7 +324,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("{option} must be a whole number >= 1, not {value}", "--length 0"),
         ("{option} must be a finite number > {value}", "--temperature 0"),
         (r"the pattern '\(a' is invalid at character 3: a \( is not closed", "--pattern (a"),
-        ("are not in the vocabulary of the model: '{value}'", "--ending φ", "--start φ"),
+        ("are not in the vocabulary of the model: '{value}'", "--ending φ", "--start φ", "--ending φ --unknown a"),
         ("{option} applies to --method beam, not to exact", "--width 5"),
         ("--seed applies to --method exact or weighted, not to {value}", "--method beam --seed 1"),
         ("a beam of width 64 cannot find 99 texts", "--method beam --count 99"),
@@ -376,6 +376,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("exists and is not a .npz file of this program", "predict numbers.safetensors table.csv --out numbers.npz"),
         (r"the model reads 2 inputs, but table.csv has \d+ \(who = ann,",
             "predict numbers.safetensors table.csv --out new.csv"),
+        ("the model reads 2 inputs, but those of wide.npz are 3 numbers wide",
+            "predict numbers.safetensors wide.npz --out new.csv"),
         ("--chart shows forecasts of numbers in tables",
             "predict numbers.safetensors table.csv --inputs a,b --out new.csv --chart c.svg"),
     ],
@@ -588,6 +590,7 @@ def make_place(place: Path) -> None:
     numbers = np.linspace(-1, 1, 60, dtype="f4").reshape(5, 6, 2)
     more = {"w": np.ones(6), "labels": np.arange(6) % 2, "s": numbers > 0}
     np.savez(place / "numbers.npz", x=numbers, y=numbers[..., :1], **more)
+    np.savez(place / "wide.npz", x=np.zeros((4, 2, 3)))
     np.savez(place / "objects.npz", x=np.array([{}, 1], object), y=numbers)
     rnn.save(rnn.Network([rnn.Elman(2)], 2, 1, "squared"), place / "numbers.safetensors")
     (place / "hard.txt").hardlink_to(place / "text.txt")
