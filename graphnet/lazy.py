@@ -42,6 +42,10 @@ class LazyPackage(ModuleType):
         self.__dict__[name] = value
         return value
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by name, as cloudpickle does with modules."""
+        return import_module, (self.__name__,)
+
     def __setattr__(self, name: str, value: Any) -> None:
         """Keeps a public name when Python sets a submodule of the same name: `viz.mirror`."""
         if self._lazy.get(name, self.__name__) == self.__name__ or not isinstance(value, ModuleType):

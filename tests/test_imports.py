@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -260,3 +261,8 @@ def test_a_name_that_is_none() -> None:
     with pytest.raises(ImportError, match="cannot import name 'compil' from 'graphnet'"):
         exec("from graphnet import compil")
     assert graphnet.errors.GraphnetError is graphnet.GraphnetError  # a submodule, not a public name
+
+
+def test_packages_are_pickled_by_name() -> None:
+    for package in (graphnet, graphnet_rnn, viz, graphnet_rnn.data):
+        assert pickle.loads(pickle.dumps(package)) is package

@@ -186,6 +186,8 @@ def _one_hot(columns: Columns, frame: Frame, name: str, notes: list[str]) -> Arr
             f"{len(unknown)} cells of the column {shown(name)} have a category that is not in the training data "
             f"({which}); its inputs are 0"
         )
+    if empty := int((index == EMPTY_CELL).sum()):
+        notes.append(f"{empty} cells of the column {shown(name)} are empty; its inputs are 0")
     return index[:, None] == np.arange(len(columns.categories[name]))
 
 
@@ -294,7 +296,7 @@ def coarse_step(values: Array) -> float:
     return step if least < deviation < 16 * step < np.inf else 0.0
 
 
-UNKNOWN = -2
+EMPTY_CELL, UNKNOWN = -1, -2
 
 
 def _indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
@@ -302,7 +304,7 @@ def _indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
     index = {_spelled(category): i for i, category in enumerate(categories)}
     cells = frame.texts(name)
     return np.array(
-        [-1 if _is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
+        [EMPTY_CELL if _is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
     )
 
 
@@ -369,6 +371,8 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
             ]
             if date_format is None and any(finer):
                 raise frame.error(finer.index(True), name, _TOO_FINE)
+            if not dates and 2 * sum(value is not None for value in numbers) >= len(cells):
+                raise frame.error(numbers.index(None), name, ", but must be a number, as in other rows")
             odd = next((row for row, value in enumerate(read) if value is None), None)
             if odd is not None:
                 form = (

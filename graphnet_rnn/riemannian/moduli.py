@@ -66,12 +66,10 @@ class Outputs:
             )
         self._read_at(order)
         slopes_of = gn.gradient(cost, [*self.losses, *surrogates])
-        if carry is None:
-            g, squares = (gn.add(*[gn.sum(each**k) for each in slopes_of]) for k in (1, 2))
-            #: From a mean over N cases to their sum: N; Σ g / Σ g², g = ∂cost/∂loss.
-            self.scale = g / squares
-        else:
-            self.scale = gn.fill(1, (), cost.dtype)  # it is a sum
+        #: Σ g and Σ g², g = ∂cost/∂loss.
+        self.sums = [gn.add(*[gn.sum(g**k) for g in slopes_of]) for k in (1, 2)]
+        #: From a mean over N cases to their sum: N; Σ g / Σ g². The cost of a piece is a sum.
+        self.scale = self.sums[0] / self.sums[1] if carry is None else gn.fill(1, (), cost.dtype)
         if relative is not None:
             self.scale = relative * self.scale
         self._weights = [g * self.scale for g in slopes_of[: len(self.losses)]]

@@ -15,6 +15,7 @@ from enum import Enum
 from html import escape
 from typing import Any
 
+from graphnet.graph.dtypes import BOOL
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
@@ -346,7 +347,7 @@ class _Closing:
                     source in self.row_of and group.row not in self.groups.cells
                 ):  # an output of initial states
                     self.link(("state", self.row_of[source], source), group, self.weight(node))
-                if other is None or other is group or source in carried:
+                if other is None or other is group or source in carried or _is_end(node):
                     continue
                 if other.column != group.column and other.row == group.row:
                     unnamed[source] = None
@@ -410,6 +411,11 @@ def _is_mask(node: Node) -> bool:
         case Random(distribution="bernoulli"):
             return True
     return False
+
+
+def _is_end(node: Node) -> bool:
+    """True for the mask of cases that have ended, which every layer reads beside its inputs."""
+    return node.scope.get(LABEL) == "case has ended" and node.dtype == BOOL
 
 
 def _unscored(after: Sequence[Node]) -> set[tuple[Node, Node]]:

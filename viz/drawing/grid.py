@@ -292,8 +292,9 @@ class _Grid:
         for side, sign in (("left", -1), ("right", 1)):
             if link in self.lanes[side]:
                 return self.along_lane(link, a, b, sign, self.lanes[side][link])
-        start = (min(max(a.x, b.x - b.w + 12), b.x + b.w - 12), a.y + a.h)
-        end = (start[0] if head.kind in _CELLS else b.x, b.y - b.h)
+        onto = min(max(a.x, b.x - b.w + 12), b.x + b.w - 12)
+        start = (onto if abs(onto - a.x) < a.w else a.x, a.y + a.h)
+        end = (onto if head.kind in _CELLS else b.x, b.y - b.h)
         width = width_of(link.label, self.theme.edge_size)
         return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 

@@ -70,8 +70,7 @@ def layer_words(label: str) -> str:
 
 def several_layers(names: Iterable[str | None]) -> bool:
     """True if names belong to more than one layer, or to layers and an output, or a name is also that of a layer."""
-    found = set()
-    plain, of_layers = set(), set()
+    found, plain, of_layers = set[str](), set[str](), set[str]()
     for name in names:
         prefix, last, layer = _parts(name or "")
         if layer or prefix == _OUTPUT:

@@ -7,7 +7,7 @@ state in the first step holds that state in every later one.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from graphnet.graph.dtypes import is_float
@@ -61,11 +61,7 @@ def states_of(row: Hashable, groups: Groups) -> States:
     ]
     if len(steps) > 1 and _same_equations(steps[0], steps[1]):
         states.first = steps[0]
-        starts = [
-            (i, slot, node)
-            for i, slot, node in outside
-            if (source := groups.of.get(steps[1].nodes[i].inputs[slot])) and source.column != steps[1].column
-        ]
+        starts = [each for each in outside if _reads_the_past(steps, *each[:2], groups)]
     else:
         starts = [(i, slot, node) for i, slot, node in outside if _looks_initial(node)]
     # Serials, unlike slots, are in the order in which the cell declares its states.
@@ -73,6 +69,16 @@ def states_of(row: Hashable, groups: Groups) -> States:
     place = {node: index for index, node in enumerate(states.initial)}
     states.slots = {(i, slot): place[node] for i, slot, node in starts}
     return states
+
+
+def _reads_the_past(steps: Sequence[StepGroup], i: int, slot: int, groups: Groups) -> bool:
+    """True if some step reads an earlier one in this slot: the second, or a later one for a delay of several steps."""
+    for step in steps[1:]:
+        if _same_equations(steps[0], step, i + 1) and i < len(step.nodes):
+            source = groups.of.get(step.nodes[i].inputs[slot])
+            if source is not None:
+                return source.column != step.column
+    return False
 
 
 def _same_equations(a: StepGroup, b: StepGroup, count: int | None = None) -> bool:

@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if network.vocabulary is None:
         return _judge(network, options)
-    refuse(options.written & {*CHOICES}, "does not apply to a text")
+    refuse(options.written & {*CHOICES, "season"}, "does not apply to a text")
     text = read_text(options.data, options.encoding)
     symbols = network.vocabulary.encode(text, options.unknown)
     excerpt = _excerpt(text, options)

@@ -153,8 +153,10 @@ def table_for(network: Network, options: argparse.Namespace, source: Any = None)
     fixed |= {"categories": "categories", "independent": "independent_rows"}
     given = {option for name, option in fixed.items() if option in options.written}
     same = {option for name, option in fixed.items() if getattr(choice, name) == getattr(known, name)}
+    if set(choice.categories) <= set(known.categories):
+        same.add("categories")
     refuse(
-        given - same - {"categories"},
+        given - same,
         f"is fixed by the model, which reads the columns {', '.join(known.inputs)}",
     )
     return Table(source, choice, known)

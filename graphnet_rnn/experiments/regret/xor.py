@@ -26,12 +26,12 @@ from graphnet.system.json_lines import read_rows
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.regret.texts import distant_xor
 from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
-from graphnet_rnn.riemannian.metrics import Backpropagated, OuterProduct
+from graphnet_rnn.riemannian.metrics import Backpropagated, Metric, OuterProduct
 
 __all__ = ["SYMBOLS", "XorJob", "parallel_lines", "run", "table"]
 
 SYMBOLS = "\n 01X="
-METRICS = {"RUOP": OuterProduct, "RBPM": lambda: Backpropagated(estimate="probe")}
+METRICS: dict[str, Metric] = {"RUOP": OuterProduct(), "RBPM": Backpropagated(estimate="probe")}
 #: Time steps of a segment; passes between two evaluations.
 SEGMENT, LOOK = 250, 25
 #: Error at which a run has succeeded, as in the source.
@@ -106,7 +106,7 @@ def run(job: XorJob) -> Row:
     )
     net = network(job, *train)
     learned, judged = _objective(net, *train), _objective(net, *valid)
-    optimizer = rnn.Riemannian(METRICS[job.method]())
+    optimizer = rnn.Riemannian(METRICS[job.method])
     theta, state, curve, seconds = _resumed(job.place, net.theta)
     while not curve or (curve[-1][0] < job.passes and curve[-1][3] >= SOLVED):
         started = time.process_time()

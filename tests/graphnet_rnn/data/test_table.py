@@ -111,7 +111,9 @@ def test_cells_of_a_table_become_numbers(tmp_path: Path, kind: str) -> None:
             ahead = [sold[t + h] if t + h < len(rows) else math.nan for h in (1, 2, 3)]
             np.testing.assert_array_equal(data.weights[t, n], ~np.isnan(ahead))
             np.testing.assert_array_equal(data.targets[t, n], np.nan_to_num(ahead))
-    assert table.notes == ["rows are sorted by the column 'date'"]
+    empties, order = table.notes
+    assert "11 cells of the column" in empties
+    assert order == "rows are sorted by the column 'date'"
 
 
 def test_new_rows_are_encoded_as_the_training_rows_were(tmp_path: Path) -> None:
@@ -238,6 +240,11 @@ def test_what_a_table_cannot_mean_is_refused() -> None:
             {"d": ["5/1", "5/2", "5/3"], "x": y, "y": y},
             Choice("x", "y", time="d"),
             "row 1 .*date format",
+        ),
+        "a number is missing": (
+            {"d": ["0", "1", ""], "x": y, "y": y},
+            Choice("x", "y", time="d"),
+            "row 3 of the column 'd' is '', but must be a number",
         ),
         "another format": (
             {"d": ["1.2.2024", "2.2.2024", "2/3/2024"], "x": y, "y": y},
@@ -622,7 +629,7 @@ def test_times_are_exact() -> None:
         Table({"t": np.array([2**63 - 1, 2**63 + 1], "uint64"), "y": [1.0, 2]}, choice)
     with pytest.raises(DataError, match=r"row 1 of the column 't' is .* less than 2\^63"):
         Table({"t": [str(2**63), "-1"], "y": [1.0, 2]}, choice)
-    with pytest.raises(DataError, match=r"row 1 of the column 't' is .* but must be a time in the form"):
+    with pytest.raises(DataError, match="row 2 of the column 't' is '', but must be a number"):
         Table({"t": ["1720000000.1234567", ""], "y": [1.0, 2]}, choice)
 
 
@@ -640,3 +647,9 @@ def test_a_model_reads_dates_in_another_format() -> None:
     other = Table({"d": german, "y": [1.0, 2.0, 3.0]}, Choice(date_format="%d.%m.%Y"), trained.columns)
     np.testing.assert_array_equal(other.inputs, trained.inputs)
     assert other.predictions(np.zeros((3, 1, 1)), "squared")["d"] == ["02.02.2024"]
+
+
+def test_empty_cells_of_categories_are_counted() -> None:
+    table = Table({"x": ["a", "", "b"], "y": [1.0, 2.0, 3.0]}, Choice(targets="y"))
+    np.testing.assert_array_equal(table.inputs[:, 0], [[1, 0], [0, 0], [0, 1]])
+    assert "1 cells of the column 'x' are empty; its inputs are 0" in table.notes

@@ -432,3 +432,27 @@ def test_the_first_output_reads_the_initial_states() -> None:
             into = [link for link in drawing.picture.edges if plain(boxes[link.head].lines[0]) == "o0"]
             assert {plain(link.label).replace("W", "W_") for link in into} == weights
             assert all(boxes[link.tail].kind in (BoxKind.STATE, BoxKind.CELL) for link in into)
+
+
+def test_lengths_add_no_edges_from_inputs() -> None:
+    net = rnn.Network([rnn.GRU(2), rnn.GRU(2)], 3, 3)
+    edges = [
+        {(link.tail, link.head) for link in viz.draw(net.unroll(3, 2, lengths=lengths)).picture.edges}
+        for lengths in (False, True)
+    ]
+    assert edges[0] == edges[1]
+
+
+def test_states_of_several_steps_ago_are_initial_states() -> None:
+    drawing = viz.draw(rnn.Network([rnn.NARX(2)], 3, 3).unroll(5, 2))
+    boxes = drawing.picture.shapes
+    states = [plain(box.lines[0]) for box in boxes if box.kind is BoxKind.STATE]
+    assert states == ["h1,0", "h2,0", "h3,0", "x1,0", "x2,0"]
+    assert [plain(box.lines[0]) for box in boxes if box.kind is BoxKind.DATA] == [
+        "x1",
+        "x2",
+        "x3",
+        "x4",
+        "x5",
+        "t",
+    ]

@@ -205,7 +205,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("has no vocabulary: it was trained on sequences, not on text", "evaluate numbers.safetensors text.txt"),
         ("{option} applies only to texts", "evaluate numbers.safetensors numbers.npz --context 3"),
         ("{option} applies only to forecasts of numbers", "evaluate numbers.safetensors numbers.npz --season 3"),
-        ("{option} does not apply to a text", "--target y"),
+        ("{option} does not apply to a text", "--target y", "--season 3"),
         ("a context of 50 leaves none to score", "evaluate model.safetensors short.txt"),
         ("are not in the vocabulary of the model: 'φ'", "evaluate model.safetensors greek.txt"),
         ("{option} must be a whole number >= 0, not {value}", "--context -1", "--at -1 --colour"),
