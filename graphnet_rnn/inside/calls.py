@@ -19,7 +19,8 @@ KEPT = 8
 
 def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> None:
     """Raises UsageError for a network with dropout, as the other framework does not control its random numbers."""
-    leaves = (node.op for node in gn.Graph(network.unroll(2, 1).final).order if node.is_leaf)
+    u = network.unroll(2, 1, labels=0 if network.loss == "ctc" else None)
+    leaves = (node.op for node in gn.Graph(u.final).order if node.is_leaf)
     if network.dropout or any(op.is_fed and not op.is_input for op in leaves):
         raise UsageError(
             f"{who}: the network must not have dropout, since its random numbers are not {whose}; create it "

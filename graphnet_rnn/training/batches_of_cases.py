@@ -116,7 +116,6 @@ class BatchesOfCases(ObjectiveProblem):
         super().require_fit(optimizer)
         if self.curvature_batches > 1:
             self._require_curved(optimizer)
-        self._refuse_single_cases(optimizer)
 
     def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
         taken = self._taken(epoch)[step]

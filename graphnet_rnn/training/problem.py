@@ -247,6 +247,9 @@ class ObjectiveProblem(NamedArguments, CompiledProblem):
     parameters are frozen.
     """
 
+    #: True if `objective` has squared gradients of single cases, see BatchedObjective.
+    has_single_cases: ClassVar[bool] = False
+
     _: KW_ONLY
     clip_values: Limit | None = setting(
         None, "limit on each derivative at every node; 0 for none", default=0.0
@@ -280,6 +283,11 @@ class ObjectiveProblem(NamedArguments, CompiledProblem):
 
     def require_fit(self, optimizer: Optimizer) -> None:
         require_unclipped(type(self).__name__, self.clip_values, optimizer)
+        if optimizer.needs_single_cases and not self.has_single_cases:
+            raise UsageError(
+                f"{type(self).__name__}: an exponent as preconditioner needs the gradients of single cases, which "
+                "this problem cannot compute; use a metric, e.g. preconditioner='kfac'"
+            )
 
     def _require_part(self, curvature_batches: int) -> None:
         most = getattr(self, "gradient_batches", 1)
@@ -287,13 +295,6 @@ class ObjectiveProblem(NamedArguments, CompiledProblem):
             raise UsageError(
                 f"{type(self).__name__}: curvature_batches must be at most gradient_batches ({most}), not "
                 f"{curvature_batches}"
-            )
-
-    def _refuse_single_cases(self, optimizer: Optimizer) -> None:
-        if optimizer.needs_single_cases:
-            raise UsageError(
-                f"{type(self).__name__}: an exponent as preconditioner needs the gradients of single cases, which "
-                "this problem cannot compute; use a metric, e.g. preconditioner='kfac'"
             )
 
     def _require_curved(self, optimizer: Optimizer) -> None:

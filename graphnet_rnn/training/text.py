@@ -206,10 +206,6 @@ class CarriedText(TextProblem):
             if isinstance(objective, BatchedObjective):
                 objective.ranks = ranks
 
-    def require_fit(self, optimizer: Optimizer) -> None:
-        super().require_fit(optimizer)
-        self._refuse_single_cases(optimizer)
-
     def __len__(self) -> int:
         return len(self._batches)
 
@@ -282,6 +278,7 @@ class DrawnText(TextProblem):
     2
     """
 
+    has_single_cases: ClassVar[bool] = True
     objective: BatchedObjective = field(init=False)
 
     gradient_batches: Count = setting(

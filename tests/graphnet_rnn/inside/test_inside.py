@@ -17,6 +17,7 @@ import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, UsageError
 from graphnet.graph.node import Array
 from graphnet_rnn.inside import jax_function, torch_module
+from graphnet_rnn.inside.calls import called, require_no_draws
 from tests.tables import case
 
 
@@ -348,3 +349,10 @@ def test_a_missing_package_is_one_sentence(package: str, who: str, monkeypatch: 
     x = gn.input((2,), "float32", name="x")
     with pytest.raises(UsageError, match=f"^{package}_function{said}"):
         getattr(gn.inside, f"{package}_function")([x * 2], [x])
+
+
+def test_networks_with_ctc_need_no_labels() -> None:
+    net = rnn.Network([rnn.Elman(3)], 4, 3, loss="ctc", reads="vectors")
+    require_no_draws("test", net, "ours", "")
+    outputs, _ = called(net, 3, 2, False)
+    assert outputs[0].shape == (3, 2, net.outputs)

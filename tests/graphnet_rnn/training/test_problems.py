@@ -502,3 +502,11 @@ def test_balanced_classes_weigh_only_training_cases() -> None:
         outcome = rnn.Trainer(rnn.Arrays(net, batch=7, **how), rnn.Training(epochs=2), metrics=["f1"]).run()
         found.append([outcome.best, outcome.metrics["f1"], *net.theta])
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-7)
+
+
+def test_an_exponent_as_preconditioner_needs_single_cases(tmp_path: Path) -> None:
+    for name in ("movements", "arrays", "carried"):
+        with case(name), pytest.raises(UsageError, match="needs the gradients of single cases"):
+            Trainer(
+                PROBLEMS[name].make(), rnn.Training(rnn.HessianFree(preconditioner=0.75)), tmp_path / name
+            )
