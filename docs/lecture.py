@@ -75,6 +75,9 @@ def slides() -> Iterator[Slide]:
                 (viz.draw(cost, notes=viz.values(cost)),))  # fmt: skip
     yield Slide("Gradients flow backward", "Each operator's backward rule turns ∂cost/∂output into ∂cost/∂inputs.",
                 (viz.mirror(cost, values=False, style="full"),), animated=True)  # fmt: skip
+    along = {node: np.ones(node.shape) for node in gn.Graph(cost).order if node.op.is_parameter}
+    yield Slide("The R-operator goes forward", "Derivatives of all nodes along one direction of the weights.",
+                (viz.mirror(cost, along=along, values=False, style="full"),), animated=True)  # fmt: skip
     yield Slide("The norm of each gradient", "The color shows ‖∂cost/∂node‖.",
                 (viz.draw(cost, notes=viz.gradients(cost)),))  # fmt: skip
     yield Slide("A recurrent network, unrolled in time", "Every step has the same weights. h carries the past.",

@@ -54,11 +54,11 @@ def test_the_first_slides(lecture: ModuleType) -> None:
 @pytest.mark.slow
 def test_all_slides(lecture: ModuleType) -> None:
     every = list(lecture.slides())
-    assert len(every) == 20
+    assert len(every) == 21
     for slide in every:
         check(slide)
     page = lecture.page()
-    assert page.count("<section") == 20
+    assert page.count("<section") == 21
     assert "%%" not in page
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from graphnet.settings import shown
 from graphnet.system.text import filled, json_for_script
-from viz.animation import Moving, gif_of, pillow
+from viz.animation import Moving, pillow
 from viz.drawing.closed import Box, BoxKind, ClosedPicture
 from viz.drawing.labels import points_of
 from viz.drawing.picture import Picture, Shape
@@ -26,7 +26,8 @@ from viz.errors import DrawingError, seconds_of
 
 __all__ = ["Walkthrough", "walkthrough"]
 
-_BACK = "_back"
+#: Endings of keys in the second pass of a mirror, see viz/mirror.py.
+_BACK, _ALONG = "_back", "_along"
 #: Boxes of a closed picture that are there before the first step.
 _GIVEN = (BoxKind.DATA, BoxKind.IMAGINARY, BoxKind.STATE)
 #: Margin of Graphviz in points; height and font size of the caption in pixels.
@@ -42,7 +43,7 @@ _TEXTS = ("label_", "operand_")
 class Walkthrough(Moving):
     """A picture whose operators appear one after the other. viz.walkthrough makes one.
 
-    `.save("lstm.html")` or `.save("lstm.gif")` writes it; a notebook shows it. drawing: the picture. seconds: time of a
+    `.save("lstm.html")` writes it, or a `.gif` or `.mp4`; a notebook shows it. drawing: the picture. seconds: time of a
     step.
 
     >>> walk = viz.walkthrough(viz.draw(rnn.Elman, style="compact"))
@@ -57,21 +58,25 @@ class Walkthrough(Moving):
 
     @property
     def steps(self) -> list[tuple[str, str]]:
-        """(key of a shape, caption): operators in order of execution; of a mirror, then the derivatives backward."""
+        """(key of a shape, caption): operators in order of execution; of a mirror, then the derivatives."""
         picture = self.drawing.picture
         if isinstance(picture, Picture):
             shapes = [shape for shape in picture.shapes if shape.nodes and not shape.hidden]
-            ahead = [s for s in shapes if not s.key.endswith(_BACK) and not s.nodes[0].is_leaf]
+            ahead = [s for s in shapes if not s.key.endswith((_BACK, _ALONG)) and not s.nodes[0].is_leaf]
             back = [shape for shape in reversed(shapes) if shape.key.endswith(_BACK)]
+            along = [shape for shape in shapes if shape.key.endswith(_ALONG)]
             return [
                 *((shape.key, _caption(shape)) for shape in ahead),
-                *((shape.key, _derivative(shape)) for shape in back),
+                *((shape.key, f"∂cost/∂({_plain(shape)})") for shape in back),
+                *((shape.key, f"R{{{_plain(shape)}}}") for shape in along),
             ]
         ahead_boxes = [box for box in _executed(picture) if box.kind not in _GIVEN]
-        back_boxes = list(_executed(picture.beside, -1)) if picture.beside else []
+        beside = picture.beside
+        is_back = beside is not None and any(box.key.endswith(_BACK) for box in beside.shapes)
+        other = list(_executed(beside, -1 if is_back else 1)) if beside else []
         return [
             *((box.key, _title(box)) for box in ahead_boxes),
-            *((box.key, f"∂cost/∂({_title(box)})") for box in back_boxes),
+            *((box.key, f"∂cost/∂({_title(box)})" if is_back else f"R{{{_title(box)}}}") for box in other),
         ]
 
     def __repr__(self) -> str:
@@ -79,16 +84,14 @@ class Walkthrough(Moving):
 
     @property
     def html(self) -> str:
-        """HTML page in one file, with play, pause (space), single steps (arrows) and a slider."""
         template = resources.files("viz").joinpath("assets", "walkthrough.html").read_text(encoding="utf-8")
         data = {"steps": self.steps, "seconds": self.seconds}
         theme = self.drawing.theme
         colours = {"background": theme.background, "text": theme.text}
         return filled(template, {**colours, "picture": self.drawing.svg, "data": json_for_script(data)})
 
-    @property
-    def gif(self) -> bytes:
-        """GIF with a frame for each step and its caption."""
+    def _frames(self) -> tuple[list[Any], float]:
+        """A frame for each step and its caption."""
         Image, ImageDraw, ImageFont = pillow()
         steps = self.steps
         fonts = matplotlib_fonts()
@@ -114,14 +117,14 @@ class Walkthrough(Moving):
                 pen.rectangle(layout.frame(layout.shapes[key], 4), outline=_NOW, width=3)
                 pen.text((20, whole.height + 8), caption, fill=self.drawing.theme.text, font=font)
             frames.append(frame)
-        return gif_of([*frames, frames[-1]], round(1000 * self.seconds))
+        return [*frames, frames[-1]], self.seconds
 
 
 def walkthrough(drawing: Drawing, seconds: float = 1.0) -> Walkthrough:
-    """The picture with its operators one after the other, as an HTML page or a GIF.
+    """The picture with its operators one after the other, as an HTML page, a GIF or an MP4.
 
-    drawing: what viz.draw or viz.mirror returns; a mirror shows the forward pass, then the backward pass. seconds: time
-    of a step, 1 by default.
+    drawing: what viz.draw or viz.mirror returns; a mirror shows the forward pass, then the backward pass or the R
+    pass. seconds: time of a step, 1 by default.
     Raises DrawingError for other objects, and if there is nothing to show.
 
     >>> viz.walkthrough(viz.mirror(gn.mean(gn.tanh(gn.input((3,), name="x")))))
@@ -152,8 +155,8 @@ def _caption(shape: Shape) -> str:
     return f"{text}: {op.formula()}" if not op.is_label and text.startswith(op.symbol or op.name) else text
 
 
-def _derivative(shape: Shape) -> str:
-    return f"∂cost/∂({_text(shape.lines[:1]).removesuffix('′')})"
+def _plain(shape: Shape) -> str:
+    return _text(shape.lines[:1]).removesuffix("′")
 
 
 def _executed(picture: ClosedPicture, sign: int = 1) -> Iterator[Box]:

@@ -127,3 +127,47 @@ def test_folded_blocks_have_a_way_back():
     (folded,) = [s.key for s in picture.shapes if s.lines[:1] == ("⋯",) and s.key.endswith("_back")]
     around = [{edge.tail, edge.head} for edge in picture.edges if edge.back and not edge.hidden]
     assert sum(folded in ends for ends in around) >= 4
+
+
+def test_the_numbers_of_the_other_pass_are_the_derivatives_along_the_direction(net):
+    graph = gn.Graph(net)
+    weights = [node for node in graph.order if node.op.is_parameter]
+    draws = np.random.default_rng(0)
+    along = {w: draws.standard_normal(w.shape).astype("f4") for w in weights[:2]}
+    feeds = {n: draws.integers(0, 3, n.shape).astype(n.dtype) for n in graph.inputs}
+    cost, before, costs = gn.compile(net, graph.inputs), [w.value.copy() for w in weights], []
+    for step in (1e-2, -1e-2):
+        for weight, value in zip(weights, before, strict=True):
+            weight.value = value + step * along.get(weight, np.zeros((), "f4"))
+        costs.append(float(cost(*feeds.values())[0]))
+    for weight, value in zip(weights, before, strict=True):
+        weight.value = value
+    slope = (costs[0] - costs[1]) / 2e-2
+    picture = viz.mirror(net, "full", along=along, feeds=feeds).picture
+    found = {s.nodes[-1]: s.note for s in picture.shapes if s.key.endswith("_along") and s.note and s.nodes}
+    assert {w for w in weights if w in found} == set(along)
+    assert float(found[net].lines[0].replace("−", "-")) == pytest.approx(slope, rel=0.01, abs=1e-4)
+    for node, direction in along.items():
+        assert found[node].heat == pytest.approx(np.linalg.norm(direction), rel=1e-5)
+    assert not any(edge.back for edge in picture.edges)
+    assert not any(edge.label for edge in picture.edges if edge.hidden)
+
+
+def test_directions_that_do_not_fit(net):
+    x = gn.Graph(net).inputs[0]
+    for along, message in (
+        ({}, "along must be a direction"),
+        ({x: np.ones(3)}, r"along has the shape \[3\] for x\[4, 3\]"),
+        ({gn.input(()): 1.0}, "along must have float nodes that the cost depends on"),
+    ):
+        with case(along), pytest.raises(viz.DrawingError, match=message):
+            viz.mirror(net, along=along)
+
+
+def test_closed_networks_have_a_pass_along_a_direction():
+    net = rnn.Network([rnn.GRU(3)], 4, 4)
+    u = net.unroll(3, 1)
+    drawing = viz.mirror(u.cost, along={p: np.ones(p.shape) for p in net.parameters.values()})
+    captions = [caption for _, caption in viz.walkthrough(drawing).steps]
+    assert [c for c in captions if "R{GRU" in c] == [f"R{{GRU layer 0, step {n}}}" for n in (1, 2, 3)]
+    assert not any(link.back for link in drawing.picture.beside.edges)

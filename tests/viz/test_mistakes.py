@@ -191,7 +191,7 @@ ARRAYS = [
     (lambda: viz.animation({"a": np.zeros((3, 9)), "b": np.zeros((4, 9))}), "videos .* of the same shape"),
     (lambda: viz.animation(np.zeros((3, 9)), 0), "animation: frames_per_second"),
     (lambda: viz.animation(np.zeros((3, 9)), title=3), "animation: title must be a str"),
-    (lambda: viz.animation(np.zeros((3, 9))).save("a.mp4"), r"an animation must end in \.html or \.gif"),
+    (lambda: viz.animation(np.zeros((3, 9))).save("a.avi"), r"an animation must end in \.html, \.gif or \.mp4"),
     (lambda: viz.receptive_fields("W"), "receptive_fields: W must be an array"),
     (lambda: viz.receptive_fields(np.zeros((5, 4))), "the columns of W must be finite"),
     (lambda: viz.receptive_fields(np.zeros((9, 4)), np.zeros((3, 3))), r"recurrent must be finite, \(4, 4\)"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,3 +86,27 @@ def test_what_cannot_be_walked_through() -> None:
     ):
         with case(message), pytest.raises(viz.DrawingError, match=message):
             call()
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg")
+def test_a_video_has_the_time_of_all_steps(tmp_path: Path) -> None:
+    walk = viz.walkthrough(viz.draw(cost()), seconds=0.5)
+    walk.save(tmp_path / "a.mp4")
+    probe = [
+        "ffprobe",
+        "-v",
+        "error",
+        "-show_entries",
+        "format=duration",
+        "-of",
+        "csv=p=0",
+        str(tmp_path / "a.mp4"),
+    ]
+    seconds = float(subprocess.run(probe, capture_output=True, check=True).stdout)
+    assert seconds == pytest.approx(0.5 * (len(walk.steps) + 2), abs=0.1)
+
+
+def test_a_video_needs_ffmpeg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(viz.DrawingError, match="needs the program ffmpeg"):
+        _ = viz.walkthrough(viz.draw(cost())).mp4

@@ -167,7 +167,7 @@ class _Grid:
         if box.kind is BoxKind.STATE:
             before = all(box.column < other.column for other in self.row_of[box.row])
             away = self.half + self.reach("left" if before else "right") + 42 + w
-            if not any(x.column == box.column and x.kind is not BoxKind.STATE for x in self.picture.shapes):
+            if not any(x.column == box.column and x.kind is BoxKind.OUTPUT for x in self.picture.shapes):
                 x += self.pitch - away if before else away - self.pitch
             y -= shift * self.stack_pitch(box)
         elif top and box.kind is BoxKind.DATA:
