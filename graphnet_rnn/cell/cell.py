@@ -115,6 +115,8 @@ class Cell(NamedArguments, ShowsItself):
         self._weights: Weights | WeightsWithin | None = None
         self._masks: Masks | None = None
         self._connect: Callable[[str, str, Node, Node], Node] | None = None
+        #: True in a drawing without a network; name of a part whose nodes have a box of their own there.
+        self._drawn_alone, self._box = False, ""
         #: During a step with recurrent dropout: states, with their names and their dropped values.
         self._carried: dict[Node, tuple[str, Node | None]] = {}
 
@@ -263,6 +265,7 @@ class Cell(NamedArguments, ShowsItself):
         inner = cell.reading(whole_number(f"part({name!r}): reads, the width of its x,", reads))
         inner._weights = self.bound_weights.within(name, cell.initial or {})
         inner._masks = self._masks
+        inner._box = name if self._drawn_alone else ""
         inner._connect = connect or (self._connected_within(name) if self._connect else None)
         if new:
             declaration.check_widths(inner)
@@ -335,7 +338,11 @@ class Cell(NamedArguments, ShowsItself):
             # A state of earlier inputs is not recurrent.
             own = zip(states, self.states, strict=False)
             self._carried = {node: (state.name, None) for node, state in own if state.width != "reads"}
-        listed = tracing.run(self, x, states)
+        box = (
+            {"cell": title_of(self), "part": None if self._box == "inner" else self._box} if self._box else {}
+        )
+        with gn.scope(**box):
+            listed = tracing.run(self, x, states)
         if inside is not None:
             apart = len(listed) - len(states)
             listed = (
@@ -484,6 +491,8 @@ class Cell(NamedArguments, ShowsItself):
             gn.input((1, n), dtype, name=self.name_before(s))
             for s, n in zip(bound.states, bound.widths, strict=True)
         ]
+        bound = copy.copy(bound)
+        bound._drawn_alone = True
         output, after = bound.advance(x, before)
         named = list(zip(bound.states, after, strict=True))
         if bound.output is not None:

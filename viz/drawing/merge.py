@@ -5,6 +5,7 @@ Composites: all operators of a cell become one. Time and blocks: all between the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -69,9 +70,19 @@ def close_clusters(picture: Picture, notes: Notes | None) -> Picture:
     for cluster, shapes in members.items():
         one = _composite(cluster, shapes, notes)
         groups |= {shape.key: one for shape in shapes}
-    found = merged(picture, groups)
+    found = _with_single_edges(merged(picture, groups), {one.key for one in groups.values()})
     scale = notes.scale(shape.note for shape in found.shapes) if notes else None
     return replace(found, scale=scale)
+
+
+def _with_single_edges(picture: Picture, boxes: set[str]) -> Picture:
+    """Draws several edges from one shape into a box as one, without their weights, which are inside."""
+    ends = Counter((edge.tail, edge.head) for edge in picture.edges)
+    edges = dict.fromkeys(
+        replace(edge, label="") if edge.head in boxes and ends[edge.tail, edge.head] > 1 else edge
+        for edge in picture.edges
+    )
+    return replace(picture, edges=tuple(edges))
 
 
 def _composite(cluster: Cluster, shapes: Sequence[Shape], notes: Notes | None) -> Shape:
