@@ -125,8 +125,8 @@ def run(job: XorJob) -> Row:
             f"{job.method} seed {job.seed}, pass {done}: {curve[-1][2]:.4f} nats, error {curve[-1][3]:.2%}",
             flush=True,
         )
-    rounded = [[done, *(round(x, 5) for x in costs)] for done, *costs in curve[1:]]
-    return {**job.named, "passed": curve[-1][0], "error": curve[-1][3], "seconds": seconds, "curve": rounded}
+    rounded = [[int(done), *(round(x, 5) for x in costs)] for done, *costs in curve[1:]]
+    return {**job.named, "passed": int(curve[-1][0]), "error": curve[-1][3], "seconds": seconds, "curve": rounded}
 
 
 def _resumed(folder: Path, theta: Array) -> tuple[Array, Any, list[tuple[float, ...]], float]:
