@@ -135,11 +135,19 @@ def mistake_in(call: ast.Call) -> str:
     return ""
 
 
+#: Classes that the reader of a page writes.
+INVENTED = {"rnn.Windows", "rnn.riemannian.Squares", "rnn.tasks.Echo"}
+
+
 def test_calls_in_prose_fit_the_signatures() -> None:
     """Calls in guides, API pages, docstrings and comments."""
     found = [(page.name, call) for page in PROSE for call in calls_in(page.read_text(encoding="utf-8"))]
     assert len(found) > 1000
-    wrong = [f"{page}: {ast.unparse(call)}: {why}" for page, call in found if (why := mistake_in(call))]
+    wrong = [
+        f"{page}: {ast.unparse(call)}: {why}"
+        for page, call in found
+        if ast.unparse(call.func) not in INVENTED and (why := mistake_in(call))
+    ]
     assert not wrong, "\n".join(wrong)
     for text, why in (
         ("rnn.Objective(parameters, cost)", "the order is cost, parameters"),
