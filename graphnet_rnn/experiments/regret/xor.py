@@ -126,7 +126,13 @@ def run(job: XorJob) -> Row:
             flush=True,
         )
     rounded = [[int(done), *(round(x, 5) for x in costs)] for done, *costs in curve[1:]]
-    return {**job.named, "passed": int(curve[-1][0]), "error": curve[-1][3], "seconds": seconds, "curve": rounded}
+    return {
+        **job.named,
+        "passed": int(curve[-1][0]),
+        "error": curve[-1][3],
+        "seconds": seconds,
+        "curve": rounded,
+    }
 
 
 def _resumed(folder: Path, theta: Array) -> tuple[Array, Any, list[tuple[float, ...]], float]:
