@@ -15,7 +15,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 from graphnet.standalone_c.language import c_type, identifier, listed
 from graphnet.standalone_c.unit import Argument, Unit
-from graphnet.system.files import write_whole
+from graphnet.system.files import write_together
 
 __all__ = ["c_files", "folder_files", "is_folder", "name_of", "write_files"]
 
@@ -122,20 +122,17 @@ def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dic
 
 
 def write_files(files: dict[Path, str]) -> None:
-    """Writes each file atomically; raises BackendError rather than replace files not made by graphnet."""
+    """Writes all files, or none; raises BackendError rather than replace files not made by graphnet."""
     for path in files:
         beside = path.name == "Makefile" or path.suffix == ".h"
         if beside and path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
             raise BackendError(
                 f"save: {path} was not made by graphnet, so it is not overwritten; choose another name or a new folder"
             )
-    for path, text in files.items():
-        try:
-            write_whole(path, text.encode())
-        except OSError as error:
-            raise BackendError(
-                f"save: cannot write {path}: {error.strerror}; the folder may hold parts of two functions: save again"
-            ) from None
+    try:
+        write_together({path: text.encode() for path, text in files.items()})
+    except OSError as error:
+        raise BackendError(f"save: cannot write {next(iter(files))}: {error.strerror}") from None
 
 
 def _test(unit: Unit, source: Graph, made: str) -> str:

@@ -10,7 +10,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -27,6 +27,7 @@ __all__ = [
     "read_whole",
     "remove_parts",
     "sync",
+    "write_together",
     "write_whole",
 ]
 
@@ -106,6 +107,26 @@ def write_whole(
     least a day ago; False in a folder of many files that is tidied otherwise.
     Raises OSError; the old file is then unchanged, and no temporary file is left.
     """
+    with _written_beside(path, content, durable, mode, tidy):
+        pass
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Writes files as `write_whole` does; the first is replaced when all are written, so a full disk changes none."""
+    with contextlib.ExitStack() as stack:
+        for path, content in files.items():
+            stack.enter_context(_written_beside(path, content))
+
+
+@contextlib.contextmanager
+def _written_beside(
+    path: str | os.PathLike[str],
+    content: bytes,
+    durable: bool = True,
+    mode: int | None = None,
+    tidy: bool = True,
+) -> Iterator[None]:
+    """Context with the content in a temporary file, which replaces the file at its end. See write_whole."""
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
     kind = kind_of(target)
     if kind:  # or a device would be replaced by a file
@@ -128,6 +149,7 @@ def write_whole(
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
+        yield
         os.replace(beside, target)
         if durable:
             _sync_folder(target.parent)

@@ -17,7 +17,7 @@ import pytest
 
 import graphnet
 from graphnet.system import files
-from graphnet.system.files import write_whole
+from graphnet.system.files import write_together, write_whole
 from tests.tables import case
 
 HOLD = """
@@ -212,3 +212,21 @@ def test_a_lock_on_windows_waits_until_it_is_free(monkeypatch: pytest.MonkeyPatc
         tries.append(OSError(errno.EACCES, "Permission denied"))
         with pytest.raises(BlockingIOError):
             files.lock_file(file.fileno())
+
+
+def test_a_full_disk_changes_none_of_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {tmp_path / name: name.encode() for name in "abc"}
+    write_together(old)
+    left = iter([True, True])
+
+    def sync(descriptor: int) -> None:
+        if not next(left, False):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", sync)
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            write_together(dict.fromkeys(old, b"new"))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == old
+    write_together(dict.fromkeys(old, b"new"))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == dict.fromkeys(old, b"new")
