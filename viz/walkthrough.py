@@ -186,11 +186,11 @@ class _Layout:
         boxes = [each["bb"].split(",") for each in found["objects"] if each["name"].startswith("cluster_")]
         self.clusters = [(*self.pixel(box[0], box[3]), *self.pixel(box[2], box[1])) for box in boxes]
         self.shapes = {name: each for name, each in places.items() if not name.startswith(_TEXTS)}
+        edges = [edge for edge in found.get("edges", []) if "pos" in edge]
         #: Ends and points of each edge.
         self.edges = [
             ({names[edge["tail"]], names[edge["head"]]}, self.pixels(points_of(edge["pos"])))
-            for edge in found.get("edges", [])
-            if "pos" in edge
+            for edge in edges
         ]
         #: Frame of each label, and the number of its edge.
         self.labels = [
@@ -198,6 +198,8 @@ class _Layout:
             for name, each in places.items()
             if name.startswith(_TEXTS)
         ]
+        for number, edge in enumerate(edges):
+            self.labels += [(self.text(op), number) for op in edge.get("_ldraw_", []) if op["op"] == "T"]
 
     def pixels(self, points: Any) -> Any:
         return (np.asarray(points, float) * (1, -1) + (_PAD, self.top + _PAD)) * self.scale
@@ -212,6 +214,12 @@ class _Layout:
         x, y = self.centre(shape)
         w, h = (36 * float(shape[side]) * self.scale + more for side in ("width", "height"))
         return x - w, y - h, x + w, y + h
+
+    def text(self, op: dict[str, Any]) -> tuple[float, float, float, float]:
+        """Frame of a text of an edge; its place is that of the baseline."""
+        (x, y), width = op["pt"], op["width"]
+        left = x - width * {"l": 0.0, "c": 0.5, "r": 1.0}[op["align"]]
+        return (*self.pixels((left - 2, y + 14)), *self.pixels((left + width + 2, y - 5)))
 
     def nearest(self, label: dict[str, str]) -> int:
         place = self.centre(label)
