@@ -61,14 +61,15 @@ class Moving(ABC):
                 "a .mp4 needs the program ffmpeg, which is not installed; save a .gif instead."
             )
         frames, seconds = self._frames()
-        width, height = frames[0].size
+        (width, height), rate = frames[0].size, 1 / seconds
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "video.mp4"
             done = subprocess.run(
                 [
                     program, "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
-                    "-r", f"{1 / seconds:g}", "-i", "-", "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2:color=white",
-                    "-r", "30", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(file),
+                    "-r", f"{rate:g}", "-i", "-", "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2:color=white",
+                    "-r", f"{max(30, rate):g}", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart",
+                    str(file),
                 ],
                 input=b"".join(frame.convert("RGB").tobytes() for frame in frames), capture_output=True, check=False,
             )  # fmt: skip

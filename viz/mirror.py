@@ -12,6 +12,7 @@ import graphnet as gn
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
+from graphnet.settings import shown
 from viz.drawing.closed import BoxKind, ClosedPicture, closed_picture, closes_by_default
 from viz.drawing.merge import check_steps, fold_blocks, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
@@ -135,17 +136,23 @@ def _tangents(graph: Graph, along: Any) -> dict[Node, Node]:
     known = set(graph.order)
     if not isinstance(along, Mapping) or not along:
         raise DrawingError(f"mirror: along must be a direction {{node: array}}, not {along!r:.80}.")
+    arrays: dict[Node, Array] = {}
     for node, direction in along.items():
         if not isinstance(node, Node) or node not in known or not is_float(node.dtype):
             raise DrawingError(
                 f"mirror: along must have float nodes that the cost depends on, not {node!r:.80}."
             )
-        if np.shape(direction) != node.shape:
+        try:
+            array = np.asarray(direction)
+        except ValueError:
+            array = np.array(None)
+        if array.dtype.kind not in "biuf" or array.shape != node.shape:
             raise DrawingError(
-                f"mirror: along has the shape {list(np.shape(direction))} for {node.describe()}; both must be equal."
+                f"mirror: along must have an array of numbers {list(node.shape)} for {node.describe()}, not "
+                f"{shown(direction)}."
             )
+        arrays[node] = array.astype(node.dtype)
     nodes = [node for node in graph.order if is_float(node.dtype)]
-    arrays = {node: np.asarray(direction, node.dtype) for node, direction in along.items()}
     return {n: r for n, r in zip(nodes, gn.rop(nodes, arrays), strict=True) if not r.op.is_zeros}
 
 

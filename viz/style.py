@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from viz.colours import between
-from viz.errors import DrawingError, count_of
+from viz.errors import DrawingError, seconds_of
 
 __all__ = ["COLOUR_BLIND", "DARK", "LIGHT", "THEMES", "EdgeRole", "Role", "Style", "Theme", "style_of"]
 
@@ -51,8 +51,9 @@ def _is_color(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Style:
-    """Colors (`#rrggbb`), fonts and sizes of a picture; viz.LIGHT, viz.DARK and viz.COLOUR_BLIND are ready-made.
+    """Colors, fonts and sizes of a picture; viz.LIGHT, viz.DARK and viz.COLOUR_BLIND are ready-made.
 
+    A color is `#rrggbb`, or "transparent" except in scales.
     background: of the picture. leaf, constant, label, operator, cost: inside nodes of these kinds; leaf also of inputs
     and parameters. leaf_text, text, cost_text: letters in leaves, other nodes and the cost. line: outlines. muted: less
     important text. input_edge, output_edge, generated_edge, inner_edge: edges from inputs, to outputs, from predictions
@@ -111,14 +112,14 @@ class Style:
         for setting in fields(self):
             value, name = getattr(self, setting.name), f"Style: {setting.name}"
             if setting.name.endswith("_size"):
-                count_of(name, value)
+                seconds_of(name, value)
             elif setting.name.endswith("font"):
                 if not isinstance(value, str):
                     raise DrawingError(f"{name} must be the names of fonts, not {value!r:.80}.")
             elif setting.name in ("sequence", "diverging"):
                 if not isinstance(value, tuple) or len(value) < 2 or not all(map(_is_color, value)):
                     raise DrawingError(f"{name} must be a tuple of two or more colors, not {value!r:.80}.")
-            elif not _is_color(value):
+            elif not _is_color(value) and value != "transparent":
                 raise DrawingError(f"{name} must be a color such as '#1f66c1', not {value!r:.80}.")
 
     def fill(self, role: Role, is_cost: bool = False) -> str:

@@ -346,6 +346,11 @@ def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -
 _TOO_FINE = ", but times must be whole microseconds; round them"
 
 
+def _is_day(cell: str) -> bool:
+    """True for 20240131, which could also be a number."""
+    return re.fullmatch(r"\d{8}", cell) is not None
+
+
 def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, bool]:
     """Returns the times of a column (datetime64[us], int64, float64), and True if they have zones. Raises DataError."""
     column, zoned = frame[name], False
@@ -358,7 +363,7 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
         found = _numbers_as_times(frame, name, column)
     else:
         cells, numbers = frame.texts(name), frame.numbers(name)
-        dates = date_format is not None or all(re.fullmatch(r"\d{8}", cell) for cell in cells)
+        dates = date_format is not None or all(map(_is_day, cells))
         if not dates and all(value is not None for value in numbers):
             whole = all(re.fullmatch(r"[-+]?\d{1,19}", cell) for cell in cells)
             given = np.array([int(cell) for cell in cells], object) if whole else np.array(numbers)
@@ -371,9 +376,10 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
             ]
             if date_format is None and any(finer):
                 raise frame.error(finer.index(True), name, _TOO_FINE)
-            if not dates and 2 * sum(value is not None for value in numbers) >= len(cells):
-                raise frame.error(numbers.index(None), name, ", but must be a number, as in other rows")
             odd = next((row for row, value in enumerate(read) if value is None), None)
+            some = [cell for cell, value in zip(cells, numbers, strict=True) if value is not None]
+            if odd is not None and not dates and 2 * len(some) >= len(cells) and not all(map(_is_day, some)):
+                raise frame.error(numbers.index(None), name, ", but must be a number, as in other rows")
             if odd is not None:
                 form = (
                     "a time in the form 2024-12-31 or 2024-12-31 18:00"

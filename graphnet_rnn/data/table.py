@@ -96,9 +96,13 @@ class Table:
                 "step. Leave them out"
             )
         self.columns = fitted(self._frame, choice) if columns is None else columns
-        if choice.date_format is not None:  # a model reads dates in any format
-            self.columns = replace(self.columns, date_format=choice.date_format)
         frame, time = self._frame, choice.time or self.columns.time
+        if choice.date_format is not None:  # a model reads dates in any format
+            if time is None:
+                raise UsageError(
+                    f"{self.where}: date_format needs a column of times (--time-column); leave it out"
+                )
+            self.columns = replace(self.columns, date_format=choice.date_format)
         self._case = choice.case or self.columns.case
         self._times: Array | None = None
         self._zoned, zones = False, []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphnet.graph.display import ShowsItself
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import amount, one_of, shown, whole_number
 from graphnet_rnn.settings import text as text_of
@@ -135,7 +135,7 @@ def complete(
     ):
         raise UsageError(f"complete: stop must be one character of the model's vocabulary, not {shown(stop)}")
     if strange := sorted(set(ending) - set(vocabulary.characters)):
-        raise UsageError(
+        raise DataError(
             f"complete: the ending has characters that are not in the vocabulary of the model: "
             f"{' '.join(map(repr, strange[:8]))}; remove them"
         )

@@ -143,8 +143,8 @@ class LongSequence:
         """Sets the inputs x, (T, batch, ...), and the targets t, (T, batch, ...), one more with predict_first.
 
         weights: one of each target, (targets, batch), at least 0; default None, all 1. A target of weight 0 may be NaN.
-        The arrays are not copied, since they may be larger than memory: do not change them until the next feed. Raises
-        UsageError for arrays that do not fit.
+        x and t are not copied, since they may be larger than memory: do not change them until the next feed. Raises
+        UsageError or DataError for arrays that do not fit.
         """
         x, t = array_of("LongSequence.feed: x", x), array_of("LongSequence.feed: t", t)
         more = int(self.predict_first)

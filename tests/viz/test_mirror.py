@@ -157,7 +157,9 @@ def test_directions_that_do_not_fit(net):
     x = gn.Graph(net).inputs[0]
     for along, message in (
         ({}, "along must be a direction"),
-        ({x: np.ones(3)}, r"along has the shape \[3\] for x\[4, 3\]"),
+        ({x: np.ones(3)}, r"along must have an array of numbers \[4, 3\] for x\[4, 3\]"),
+        ({x: [[1, 2], [3]]}, "along must have an array of numbers"),
+        ({x: 1j * np.ones((4, 3))}, "along must have an array of numbers"),
         ({gn.input(()): 1.0}, "along must have float nodes that the cost depends on"),
     ):
         with case(along), pytest.raises(viz.DrawingError, match=message):

@@ -41,6 +41,7 @@ GRAPHS = [
     (lambda: viz.draw(H, theme=["dark"]), r"theme must be 'light', .* or a viz\.Style, not \['dark'\]"),
     (lambda: viz.draw(H, theme="sepia"), "'light', 'dark', 'colour-blind'"),
     (lambda: viz.Style(background="white"), "Style: background must be a color such as '#1f66c1', not 'white'"),
+    (lambda: viz.Style(font_size=0), "Style: font_size must be"),
     (lambda: viz.Style(sequence=("#ffffff",)), "Style: sequence must be a tuple of two or more colors"),
     (lambda: viz.Style(diverging=("#ffffff", 0)), "Style: diverging must be a tuple"),  # type: ignore[arg-type]
     (lambda: viz.draw(H, limit="all"), "limit must be a whole number of nodes, .* not 'all'"),

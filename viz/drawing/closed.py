@@ -360,16 +360,18 @@ class _Closing:
         """Draws the states that a step reads; returns those from the previous step of its row."""
         states: States = self.states[group.row]
         carried: set[Node] = set()
+        linked: set[Node] = set()
         for index, (source, name) in enumerate(states.read_by(group)):
             other = self.groups.of.get(source)
             if other is None:
                 self.link(("state", group.row, source), group, slot=index)
+                linked.add(source)
             elif other.row == group.row and other is not group:
                 self.link(other, group, self.names.markup(name) if name else "", index)
                 carried.add(source)
         for node in group.nodes:
             for source in node.inputs:
-                if source in states.initial and source not in carried:
+                if source in states.initial and source not in linked:
                     self.link(("state", group.row, source), group, slot=states.initial.index(source))
         return carried
 

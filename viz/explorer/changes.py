@@ -90,7 +90,8 @@ def _gated(value: Node, node: Node, flags: Mapping[Node, Node] | None) -> Node:
     """The value, without derivatives if the flag is False; `_without_gates` removes this."""
     if flags is None or node not in flags:
         return value
-    return gn.where(flags[node], value, gn.stop_gradient(value))
+    with gn.scope(gate=True):
+        return gn.where(flags[node], value, gn.stop_gradient(value))
 
 
 def _read(graph: Graph, made: Switched, cost: Node | None) -> dict[Node, Node]:
@@ -124,7 +125,7 @@ def _moved(graph: Graph, made: Switched, moving: Iterable[Node]) -> dict[Node, N
 
 def _without_gates(graph: Graph) -> Graph:
     def replace(node: Node) -> Node:
-        if isinstance(node.op, Where) and node.inputs[2].op.stops_gradient:
+        if isinstance(node.op, Where) and node.scope.get("gate") and node.inputs[2].op.stops_gradient:
             return node.inputs[1]
         return node
 

@@ -7,7 +7,7 @@ As in the source: 10,000 lines of T = 100 ... 110 bits (2.1 million symbols), of
 scored; 10 units, fully connected; exact gradients of the whole text; output and transition parameters in turns, rates
 that grow and are cut; other texts for validation. A pass is one gradient. A run stops at an error below 1%.
 Unlike the source, the lines are processed as several parallel sequences, see --parallel. That is faster, and changes
-nothing but the number of first lines, which start at the learned initial state.
+only the number of first lines, which start at the learned initial state. Shorter sequences are filled with newlines.
 Every run is a line of --runs; existing runs are not repeated, interrupted ones are resumed from --folder.
 """
 

@@ -109,6 +109,9 @@ def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.inputs.ravel(), [1.5, 3.5])
     path.write_text("u, left;y\n1,5;2\n", encoding="utf-8")
     assert read_sequences(path, Choice(("u, left",), ("y",))).inputs.ravel().tolist() == [1.5]
+    path.write_text("u;y, b\n1;2\n3;4\nsum\n", encoding="utf-8")
+    with pytest.raises(DataError, match="row 3 has 1 values for 2 columns"):
+        read_sequences(path, Choice(("u",), ("y, b",)))
     path.write_text('u,y\n"1,234",1\n', encoding="utf-8")
     with pytest.raises(DataError, match="is '1,234'"):  # between commas a comma is no decimal one
         read_sequences(path, Choice((), ("y",)))

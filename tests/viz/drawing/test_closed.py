@@ -448,6 +448,10 @@ def test_states_of_several_steps_ago_are_initial_states() -> None:
     boxes = drawing.picture.shapes
     states = [plain(box.lines[0]) for box in boxes if box.kind is BoxKind.STATE]
     assert states == ["h1,0", "h2,0", "h3,0", "x1,0", "x2,0"]
+    ends = [(link.tail, link.head) for link in drawing.picture.edges]
+    assert len([pair for pair in ends if pair[0].startswith("s")]) == len(
+        {p for p in ends if p[0].startswith("s")}
+    )
     assert [plain(box.lines[0]) for box in boxes if box.kind is BoxKind.DATA] == [
         "x1",
         "x2",

@@ -217,6 +217,20 @@ def test_powers_of_one_in_javascript_are_those_of_numpy() -> None:
     assert in_javascript(data, f"console.log(JSON.stringify([{script}]))") == [1, 1, 1, 0, -1]
 
 
+@pytest.mark.skipif(NODE is None, reason="node")
+def test_a_users_choice_without_a_gradient_stays() -> None:
+    i = gn.constant(np.array([1, 2, 3]))
+    x = gn.input((3,), name="x", dtype="float64")
+    chosen = gn.where(gn.constant(np.array([True, False, True])), i, gn.stop_gradient(2 * i))
+    graph = Graph(gn.sum(gn.cast(chosen, "float64") * x))
+    data, expected = program(graph)
+    every = "[...changes.results.forward.values()].map((v) => changes.read(v))"
+    for ours, theirs in zip(
+        expected, in_javascript(data, f"changes.run(); console.log(JSON.stringify({every}))"), strict=False
+    ):
+        np.testing.assert_allclose(theirs, ours.ravel())
+
+
 def along_an_operator() -> tuple[Graph, dict[Node, Array], dict[Node, Node]]:
     """A graph, its direction, which is that of an operator, and the tangents."""
     h = gn.tanh(gn.input((2, 3), name="x", dtype="float64"))
