@@ -11,7 +11,7 @@ const HELPERS = {
     const rest = x % y;
     return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest;
   },
-  // Math.pow(1, y) is NaN for y = NaN and ±Infinity.
+  // Math.pow(1, y) is NaN for a y that is NaN or infinite.
   pow: (x, y) => (x === 1 || (x === -1 && Math.abs(y) === Infinity) ? 1 : Math.pow(x, y)),
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
   round(x) {
