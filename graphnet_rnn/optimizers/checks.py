@@ -303,6 +303,19 @@ def back_ends_agree(optimizer: Optimizer) -> str:
     return f"two steps on {', '.join(devices)} agree with two steps here"
 
 
+def the_rate_counts(optimizer: Optimizer) -> str:
+    """A step with another learning rate gives another θ."""
+    if not isinstance(optimizer, FirstOrder):
+        return ""
+    found = []
+    for rate in (0.3, 0.01):
+        theta = Bowl().start()
+        optimizer.step(Bowl(), theta, optimizer.init(theta, Bowl()), rate)
+        found.append(theta)
+    _require(optimizer, not np.array_equal(*found), "a step does not depend on its rate")
+    return "steps depend on their rate"
+
+
 OPTIMIZER_CHECKS: dict[str, Callable[[Optimizer], str]] = {
     "settings": settings_come_back,
     "state": state_is_arrays,
@@ -310,6 +323,7 @@ OPTIMIZER_CHECKS: dict[str, Callable[[Optimizer], str]] = {
     "resuming": a_resumed_run_has_the_same_bits,
     "not finite": what_is_not_finite_changes_nothing,
     "float32": float32_agrees,
+    "rate": the_rate_counts,
     "compilation": one_compilation_serves_all_steps,
     "clipping": clipping_is_a_shorter_gradient,
     "back ends": back_ends_agree,

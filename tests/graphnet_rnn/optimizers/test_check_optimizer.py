@@ -60,7 +60,7 @@ def test_every_optimizer_passes_the_check(kind: Any) -> None:
         with case(optimizer):
             told: list[str] = []
             rnn.testing.check_optimizer(optimizer, lambda name, found: told.append(name))
-            assert len(told) >= (8 if isinstance(optimizer, FirstOrder) else 5)
+            assert len(told) >= (9 if isinstance(optimizer, FirstOrder) else 5)
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,7 @@ def test_faults_are_found() -> None:
         (rnn.SGD, {"lookahead": lambda self, w, state: 1.5 * w, "evaluation_point": lambda self, w, state: w},
          "differ from its own equations"),
         (Coarse, {}, "float32 differs from float64"),
+        (rnn.SGD, {"update": lambda self, w, g, state, rate: (w - 0.1 * g, {})}, "does not depend on its rate"),
         (rnn.SGD, {"_key": property(lambda self: (object(),))}, "more functions were compiled"),
     ]  # fmt: skip
     for kind, faulty, words in cases:
