@@ -226,6 +226,14 @@ def unrolled_is_a_loop(subject: Subject) -> str:
                 (found,) = gn.compile([u.cost], inputs)(*arrays)
                 _require(subject, "unrolled cost = plain loop", found, _loop_cost(network, arrays), "exact")
                 cases += 1
+    cell = subject.network.layers[0]
+    if cell.causal:  # `sequence` is used beside a bidirectional layer
+        xs = [0.5 * subject.generator.standard_normal((2, cell.reads)) for _ in range(3)]
+        states = [0.5 * subject.generator.standard_normal((2, n)) for n in cell.widths]
+        _require(
+            subject, "sequence = plain loop", _in_one(cell, xs, states), _looped(cell, xs, states), "exact"
+        )
+        _require_read_off(subject, cell, [xs[0], *states])
     return f"{cases} shapes agree with a plain loop"
 
 
@@ -255,13 +263,30 @@ def _loop_cost(network: Network, arrays: list[Array]) -> float:
     return total / (time * batch)
 
 
+def _require_read_off(subject: Subject, cell: Cell, arrays: list[Array]) -> None:
+    """Requires that `read_off`, of the states after a step, is the output of this step."""
+    x, *before = [gn.input(array.shape, "float64") for array in arrays]
+    output, after = cell.advance(x, before)
+    try:
+        read = cell.read_off(after)
+    except UsageError:  # the output depends on the input, too
+        return
+    both = gn.compile([read, output], [x, *before], backend="numpy", passes=())(*arrays)
+    _require(subject, "read_off(states after a step) = output", *both, "exact")
+
+
+def _in_one(cell: Cell, xs: list[Array], states: list[Array]) -> list[Array]:
+    """Outputs of `sequence`."""
+    nodes = [gn.input(x.shape, "float64") for x in xs]
+    before = [gn.input(state.shape, "float64") for state in states]
+    outputs, _ = cell.sequence(nodes, before)
+    return list(gn.compile(outputs, [*nodes, *before], backend="numpy", passes=())(*xs, *states))
+
+
 def _looped(cell: Cell, xs: list[Array], states: list[Array]) -> list[Array]:
     batch, width = xs[0].shape
     if not cell.causal:
-        nodes = [gn.input((batch, width), "float64") for _ in xs]
-        before = [gn.input((batch, n), "float64") for n in cell.widths]
-        outputs, _ = cell.sequence(nodes, before)
-        return list(gn.compile(outputs, [*nodes, *before], backend="numpy", passes=())(*xs, *states))
+        return _in_one(cell, xs, states)
     x = gn.input((batch, width), "float64")
     before = [gn.input((batch, n), "float64") for n in cell.widths]
     output, after = cell.advance(x, before)

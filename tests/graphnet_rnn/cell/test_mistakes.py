@@ -9,6 +9,7 @@ import importlib.util
 import re
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -327,6 +328,25 @@ def test_check_cell_rejects_cells_that_cannot_be_stored(tmp_path, monkeypatch) -
     with pytest.raises(UsageError, match=r"without settings .*'units'.*: give check_cell an instance"):
         rnn.testing.check_cell(module.MyCell)
     rnn.testing.check_cell(module.MyCell(3, speed=0.5))
+
+
+def test_check_cell_compares_an_own_sequence_with_steps() -> None:
+    class Doubled(rnn.Elman):
+        def sequence(self, *args: Any, **kwargs: Any) -> Any:
+            outputs, after = super().sequence(*args, **kwargs)
+            return [2 * y for y in outputs], after
+
+    with pytest.raises(LawError, match="sequence = plain loop fails"):
+        rnn.testing.check_cell(Doubled)
+
+
+def test_check_cell_compares_what_is_read_off_with_outputs() -> None:
+    class Doubled(rnn.Elman):
+        def read_off(self, states: Sequence[gn.Node]) -> gn.Node:
+            return 2 * states[0]
+
+    with pytest.raises(LawError, match=r"read_off\(states after a step\) = output fails"):
+        rnn.testing.check_cell(Doubled)
 
 
 def test_functions_named_in_hints_exist() -> None:
