@@ -271,8 +271,8 @@ def _require_read_off(subject: Subject, cell: Cell, arrays: list[Array]) -> None
         read = cell.read_off(after)
     except UsageError:  # the output depends on the input, too
         return
-    both = gn.compile([read, output], [x, *before], backend="numpy", passes=())(*arrays)
-    _require(subject, "read_off(states after a step) = output", *both, "exact")
+    found, expected = gn.compile([read, output], [x, *before], backend="numpy", passes=())(*arrays)
+    _require(subject, "read_off(states after a step) = output", found, expected, "exact")
 
 
 def _in_one(cell: Cell, xs: list[Array], states: list[Array]) -> list[Array]:

@@ -312,7 +312,7 @@ def the_rate_counts(optimizer: Optimizer) -> str:
         theta = Bowl().start()
         optimizer.step(Bowl(), theta, optimizer.init(theta, Bowl()), rate)
         found.append(theta)
-    _require(optimizer, not np.array_equal(*found), "a step does not depend on its rate")
+    _require(optimizer, not np.array_equal(found[0], found[1]), "a step does not depend on its rate")
     return "steps depend on their rate"
 
 
