@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -194,8 +194,7 @@ class LongSequence:
 
     def loss(self, w: Array) -> float:
         """C(w)"""
-        forwards = zip(self._forwards(w), self._fed, strict=True)
-        return sum(_summed_loss(losses, fed[3]) for (losses, _), fed in forwards) / self._total
+        return self._mean(losses for losses, _ in self._forwards(w))
 
     def losses(self, w: Array) -> Array:
         """Returns the losses at the parameters `w`, (T, batch), one more with predict_first; without their weights."""
@@ -259,6 +258,11 @@ class LongSequence:
             )
         return metric
 
+    def _mean(self, pieces: Iterable[Array]) -> float:
+        """Weighted mean of the losses of all segments."""
+        fed = zip(pieces, self._fed, strict=True)
+        return sum(float((w * losses).sum(dtype=np.float64)) for losses, (*_, w) in fed) / self._total
+
     def _forwards(self, w: Array) -> Iterator[tuple[Array, list[Array]]]:
         states = self._first.first_states()
         self.set(w)
@@ -288,8 +292,7 @@ class LongSequence:
                 numbers += measure.over.placed(found, whole)
         if metric is not None:
             whole.rescale(numbers, self._total)
-        fed_losses = zip(kept, self._fed, strict=True)
-        loss = sum(_summed_loss(losses, fed[3]) for (losses, _), fed in fed_losses) / self._total
+        loss = self._mean(losses for losses, _ in kept)
         return loss, (g / self._total).astype(w.dtype), numbers
 
 
@@ -380,10 +383,6 @@ class _Measure:
             list(found[count + n : count + 2 * n]),
             numbers,
         )
-
-
-def _summed_loss(losses: Array, weights: Array) -> float:
-    return float((weights * losses).sum(dtype=np.float64))
 
 
 def _summed(nodes: Sequence[Node], cotangents: Sequence[Node]) -> dict[Node, Node]:

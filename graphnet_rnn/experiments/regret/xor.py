@@ -13,6 +13,7 @@ Every run is a line of --runs; existing runs are not repeated, interrupted ones 
 
 from __future__ import annotations
 
+import io
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from graphnet.system.json_lines import read_rows
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.regret.texts import distant_xor
 from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
+from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.riemannian.metrics import Backpropagated, Metric, OuterProduct
 
 __all__ = ["SYMBOLS", "XorJob", "parallel_lines", "run", "table"]
@@ -145,11 +147,10 @@ def _resumed(folder: Path, theta: Array) -> tuple[Array, Any, list[tuple[float, 
 
 
 def _save(folder: Path, theta: Array, state: Any, curve: list[tuple[float, ...]], seconds: float) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / "part.npz"
     states = {f"state_{name}": array for name, array in (state or {}).items()}
-    np.savez(part, theta=theta, curve=np.array(curve), seconds=seconds, **states)
-    part.replace(folder / "state.npz")
+    stream = io.BytesIO()
+    np.savez(stream, theta=theta, curve=np.array(curve), seconds=seconds, **states)
+    write_atomically(folder / "state.npz", stream.getvalue())
 
 
 def table(rows: list[Row]) -> str:
