@@ -61,7 +61,9 @@ def states_of(row: Hashable, groups: Groups) -> States:
     ]
     if len(steps) > 1 and _same_equations(steps[0], steps[1]):
         states.first = steps[0]
-        starts = [each for each in outside if _reads_the_past(steps, *each[:2], groups)]
+        # A delay of d steps has d initial states, so later steps tell nothing more.
+        few = steps[: len(outside) + 2]
+        starts = [each for each in outside if _reads_the_past(few, *each[:2], groups)]
     else:
         starts = [(i, slot, node) for i, slot, node in outside if _looks_initial(node)]
     # Serials, unlike slots, are in the order in which the cell declares its states.
