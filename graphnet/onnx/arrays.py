@@ -12,7 +12,7 @@ from graphnet.graph.dtypes import BOOL, FLOAT32, INT64, is_float
 from graphnet.graph.node import Array, Op
 from graphnet.onnx.call import Call, Value
 from graphnet.onnx.elementwise import Saying
-from graphnet.onnx.sizes import CASES, Extent, Size
+from graphnet.onnx.sizes import Extent, Size
 from graphnet.ops import index, leaf, linear, reduce, shape
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.surrogate import Surrogate
@@ -38,8 +38,10 @@ def _fill(call: Call) -> Value:
     """Returns one number, which may be the number of cases or its reciprocal, as in a mean."""
     one, *others = found = call.twins.numbers(call.node)
     if isinstance(one, float) and any(other != one for other in others):
-        whole = one * CASES[0]
-        if all(math.isclose(each * count, whole) for each, count in zip(found, CASES, strict=True)):
+        whole = one * call.twins.cases[0]
+        if all(
+            math.isclose(each * count, whole) for each, count in zip(found, call.twins.cases, strict=True)
+        ):
             count = call.cast(call.writer.scalar(Size(1)), call.dtype)
             return Value(call.say("Div", call.number(whole), count), ())
     number = call.twins.merged(call.node, found)
@@ -134,6 +136,11 @@ def _slice(call: Call) -> str:
             )
         elif entry != (0, size, 1):
             start, stop, step = entry
+            if isinstance(step, Size):
+                raise UsageError(
+                    f"export_onnx: {call.node.describe()} (made at {call.node.origin}) has a step that depends on the "
+                    "batch size; export with a fixed batch size (pass nodes, not a function)."
+                )
             cut.append((axis, start, FRONT if step < 0 and stop == -1 else stop, step))
     if cut:
         axes, starts, stops, steps = zip(*cut, strict=True)
@@ -160,9 +167,19 @@ def _pad(call: Call) -> str:
     after: list[Extent] = [0] * len(to)
     for axis, (entry, size) in enumerate(zip(key, to, strict=True)):
         start, stop, step = (entry, entry + 1, 1) if isinstance(entry, int) else entry
+        if step == -1:  # reverse x, and pad it upwards
+            ends = call.integers(-1), call.integers(FRONT)
+            x = call.say("Slice", x, *ends, call.integers(axis), call.integers(-1))
+            start, stop, step = _less(stop, -1), _less(start, -1), 1
         if step == 1:
             before[axis], after[axis] = start, _less(size, stop)
             continue
+        if any(isinstance(n, Size) for n in (start, stop, step, size)):
+            raise UsageError(
+                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) pads with a step other than 1, or is "
+                "the gradient of a slice with such a step, along an axis whose size depends on the batch size; export "
+                "with a fixed batch size (pass nodes, not a function)."
+            )
         among = range(start, stop, step)
         places = np.full(size, len(among))
         places[list(among)] = np.arange(len(among))

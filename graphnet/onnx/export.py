@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from graphnet.errors import BackendError, UsageError
 from graphnet.graph.graph import as_nodes
 from graphnet.graph.node import Node
+from graphnet.onnx.check import require_right
 from graphnet.onnx.sizes import CASES, Size
-from graphnet.onnx.translate import Traced, axes_of, fixed, traced, write
+from graphnet.onnx.translate import Equations, Traced, axes_of, fixed, traced, write
 from graphnet.onnx.writer import Writer, named_path
-from graphnet.settings import shown
+from graphnet.settings import shown, whole_number
 from graphnet.system.files import write_whole
 
 __all__ = ["export_onnx"]
@@ -24,6 +25,7 @@ def export_onnx(
     path: str | os.PathLike[str],
     inputs: Nodes | None = None,
     metadata: Mapping[str, str] | None = None,
+    least: int = 1,
 ) -> None:
     """outputs = f(inputs), any graph of ops, as an ONNX file (opset 17): unrolled, an operator for each node
 
@@ -37,13 +39,14 @@ def export_onnx(
 
         gn.export_onnx(equations, "model.onnx")
 
-    path: the file. metadata: {name: text} for the file's metadata, None by default.
+    path: the file. metadata: {name: text} for the file's metadata, None by default. least: with a function, the smallest
+    number of cases of a batch; 1 by default. For example, x[-5:] of an x of shape (cases,) needs least=5.
     Parameters become initializers with their own names (a second one of the same name ends in ".2"). Constants keep
     their values; labels are omitted. Values have the dtypes of their nodes; runtimes differ in the operators that they
     support in float64. In the file a negative index counts from the end; an index that is too large is an error, as in
     graphnet.
     Raises UsageError, naming the node, for an op that ONNX cannot express (a random draw, a loop of Python), if
-    the function returns different graphs for different numbers of cases, and without the package onnx; BackendError if
+    the function returns different graphs for different numbers of cases, or one file cannot hold them all, and without the package onnx; BackendError if
     the file cannot be written.
 
     >>> x = gn.input((2, 3), name="x")
@@ -56,7 +59,8 @@ def export_onnx(
             raise UsageError(
                 "export_onnx: if outputs is a function of the batch size, it also returns the inputs; leave inputs= out"
             )
-        graph, names = _of_any_number(outputs)
+        least = whole_number("export_onnx: least", least, most=10_000)
+        graph, names, equations = _of_any_number(outputs, least)
     else:
         ends, end_names = _named(outputs, "outputs", "output")
         starts, start_names = (None, None) if inputs is None else _named(inputs, "inputs", "input")
@@ -70,6 +74,8 @@ def export_onnx(
         raise UsageError("export_onnx: outputs is empty; pass at least one node")
     _write_all(writer, graph, *names)
     content = writer.file("graph", f"a graph of {len(graph.graph)} nodes", metadata or {})
+    if callable(outputs):
+        require_right(content, equations, least)
     try:
         write_whole(where, content)
     except OSError as error:
@@ -86,7 +92,9 @@ def _named(nodes: Nodes, argument: str, otherwise: str) -> tuple[tuple[Node, ...
     return found, [node.name or otherwise for node in found]
 
 
-def _of_any_number(make: Callable[[int], tuple[Nodes, Nodes]]) -> tuple[Traced, tuple[list[str], list[str]]]:
+def _of_any_number(
+    make: Callable[[int], tuple[Nodes, Nodes]], least: int
+) -> tuple[Traced, tuple[list[str], list[str]], Equations]:
     names: list[tuple[list[str], list[str]]] = []
 
     def equations(count: int) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
@@ -101,13 +109,13 @@ def _of_any_number(make: Callable[[int], tuple[Nodes, Nodes]]) -> tuple[Traced, 
         names.append((start_names, end_names))
         return ends, starts
 
-    graph = traced(equations)
+    graph = traced(equations, (*CASES[:-1], max(least, CASES[-1])))
     if not any(Size(1) in graph.twins.shape(node) for node in graph.inputs):
         raise UsageError(
             f"export_onnx: the function was called with batch sizes {CASES[0]} and {CASES[1]}, but no input has an "
             "axis of that size; pass nodes, not a function"
         )
-    return graph, names[0]
+    return graph, names[0], equations
 
 
 def _write_all(writer: Writer, graph: Traced, inputs: list[str], outputs: list[str]) -> None:

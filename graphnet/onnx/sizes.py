@@ -14,9 +14,8 @@ from graphnet.settings import shown
 __all__ = ["CASES", "Extent", "Size", "Twins", "broadcast_extents"]
 
 #: The first two are primes that no width of a network equals, so that only the number of cases differs. They give a
-#: and k, which must hold for an even and for a small number, too.
+#: and k, which must hold for an even and for a small number, too. The file is compared with graphs for more numbers.
 CASES = (10007, 10009, 10014, 6)
-
 
 #: Types of the settings that are compared; the number of a fill is left to the rows of the table.
 SETTINGS = (bool, int, float, str, tuple, np.dtype)
@@ -49,10 +48,11 @@ def broadcast_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
 class Twins:
     """The nodes of one graph, each with its counterparts in graphs for other numbers of cases.
 
-    All may be the same graph: then no size depends on anything. Raises UsageError if they do not compute the same.
+    cases: the numbers. All may be the same graph: then no size depends on anything. Raises UsageError if they do not compute the same.
     """
 
-    def __init__(self, outputs: Sequence[Node], *others: Sequence[Node]) -> None:
+    def __init__(self, cases: Sequence[int], outputs: Sequence[Node], *others: Sequence[Node]) -> None:
+        self.cases = cases
         self._of: dict[Node, tuple[Node, ...]] = {}
         pending = list(zip(outputs, *others, strict=True))
         seen: set[tuple[Node, ...]] = set()
@@ -100,11 +100,13 @@ class Twins:
         if all(one == other for other in others):
             return one
         if all(isinstance(each, (int, np.integer)) for each in found):
-            per_case = (others[0] - one) // (CASES[1] - CASES[0])
-            plus = one - per_case * CASES[0]
-            if all(each == plus + per_case * count for each, count in zip(found, CASES, strict=True)):
+            per_case = (others[0] - one) // (self.cases[1] - self.cases[0])
+            plus = one - per_case * self.cases[0]
+            if all(each == plus + per_case * count for each, count in zip(found, self.cases, strict=True)):
                 return Size(int(per_case), int(plus))
-        at = ", ".join(f"{shown(each, 30)} for {count:,}" for each, count in zip(found, CASES, strict=True))
+        at = ", ".join(
+            f"{shown(each, 30)} for {count:,}" for each, count in zip(found, self.cases, strict=True)
+        )
         raise UsageError(
             f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not linear in the "
             f"batch size, {REMEDY}"

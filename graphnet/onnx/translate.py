@@ -18,14 +18,14 @@ Equations = Callable[[int], tuple[Sequence[Node], Sequence[Node]]]
 
 
 class Traced:
-    """A graph in ops that ONNX has, with its sizes for any number of cases.
+    """A graph in ops that ONNX has, with its sizes for any number of cases. cases: the number of each graph.
 
     Raises UsageError, naming the node, if a node cannot be exported.
     """
 
-    def __init__(self, *graphs: Graph) -> None:
+    def __init__(self, cases: Sequence[int], *graphs: Graph) -> None:
         self.graph, *others = [graph.rewrite(in_known_ops) for graph in graphs]
-        self.twins = Twins(*((*graph.outputs, *graph.inputs) for graph in (self.graph, *others)))
+        self.twins = Twins(cases, *((*graph.outputs, *graph.inputs) for graph in (self.graph, *others)))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -36,14 +36,14 @@ class Traced:
         return self.graph.outputs
 
 
-def traced(equations: Equations) -> Traced:
+def traced(equations: Equations, cases: Sequence[int] = CASES) -> Traced:
     """Returns the graph for any number of cases, from graphs for several numbers."""
-    return Traced(*(Graph(*equations(count)) for count in CASES))
+    return Traced(cases, *(Graph(*equations(count)) for count in cases))
 
 
 def fixed(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> Traced:
     """Returns the graph with fixed sizes."""
-    return Traced(Graph(outputs, inputs))
+    return Traced(CASES[:1], Graph(outputs, inputs))
 
 
 def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:

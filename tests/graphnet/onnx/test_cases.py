@@ -26,13 +26,28 @@ REFUSED: dict[str, Callable[[gn.Node, int], gn.Node]] = {
     "a power of a square": lambda x, n: gn.power(x, n * n),
     "numbers": lambda x, n: gn.reshape(gn.constant(np.arange(n) / n), (n, 1)) * x,
 }
+#: Right for many cases, but not for a few.
+WRONG_FOR_FEW: dict[str, Callable[[gn.Node, int], gn.Node]] = {
+    "the last five": lambda x, n: x[-5:],
+    "slopes of the first five": lambda x, n: gn.gradient(gn.sum(x[:5] ** 2), [x])[0],
+    "at most fifty": lambda x, n: x[: min(n, 50)],
+    "all but three, at least one": lambda x, n: x[: max(1, n - 3)],
+    "neighbours": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[2:] * x[:-2])), [x])[0],
+}
+REFUSED |= {
+    "slopes from the third": lambda x, n: gn.gradient(gn.sum(x[2:9] ** 2), [x])[0],
+    "every n-th": lambda x, n: x[::n],
+    "slopes of every second": lambda x, n: gn.gradient(gn.sum(x[::2] ** 2), [x])[0],
+}
 RIGHT: dict[str, Callable[[gn.Node, int], gn.Node]] = {
     "mean": lambda x, n: gn.mean(x),
     "neighbours": lambda x, n: x[1:] - x[:-1],
     "backwards": lambda x, n: x[::-1],
     "one more": lambda x, n: gn.sum(x) / (n + 1),
     "the first five": lambda x, n: x[:5],
-    "slopes of neighbours": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[2:] * x[:-2])), [x])[0],
+    "slopes of neighbours": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[1:] * x[:-1])), [x])[0],
+    "slopes backwards": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[::-1] * x)), [x])[0],
+    "slopes of some, backwards": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[:0:-1] * x[1:])), [x])[0],
     "a power": lambda x, n: gn.power(gn.absolute(x) / 2 + 0.5, n),
     "its slope": lambda x, n: gn.gradient(gn.sum(gn.power(x / 3, 2 * n + 1)), [x])[0],
     "one-hot of n": lambda x, n: gn.one_hot(gn.argmax(x, 0), n),
@@ -53,11 +68,24 @@ def test_other_sizes_than_a_plus_k_n_are_refused(tmp_path: Path) -> None:
             gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
 
 
+def test_files_that_are_wrong_for_few_cases_are_refused(tmp_path: Path) -> None:
+    for name, of in WRONG_FOR_FEW.items():
+        with (
+            case(name),
+            pytest.raises(gn.UsageError, match=r"export_onnx: for a batch size of \d+, the file does not"),
+        ):
+            gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
+    gn.export_onnx(lambda n: equations(lambda x, n: x[-5:], n), tmp_path / "f.onnx", least=5)
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    session = onnxruntime.InferenceSession(tmp_path / "f.onnx")
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], x)
+
+
 def test_exported_files_are_correct_for_any_number_of_cases(tmp_path: Path) -> None:
     for name, of in RIGHT.items():
         gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
         session = onnxruntime.InferenceSession(tmp_path / "f.onnx")
-        for n in (5, 6, 20):
+        for n in (1, 2, 5, 6, 20):
             with case(name, n):
                 outputs, inputs = equations(of, n)
                 x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
