@@ -30,12 +30,12 @@ REFUSED: dict[str, Callable[[gn.Node, int], gn.Node]] = {
 WRONG_FOR_FEW: dict[str, Callable[[gn.Node, int], gn.Node]] = {
     "the last five": lambda x, n: x[-5:],
     "slopes of the first five": lambda x, n: gn.gradient(gn.sum(x[:5] ** 2), [x])[0],
-    "at most fifty": lambda x, n: x[: min(n, 50)],
     "all but three, at least one": lambda x, n: x[: max(1, n - 3)],
     "neighbours": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[2:] * x[:-2])), [x])[0],
 }
 REFUSED |= {
     "slopes from the third": lambda x, n: gn.gradient(gn.sum(x[2:9] ** 2), [x])[0],
+    "at most fifty": lambda x, n: x[: min(n, 50)],
     "every n-th": lambda x, n: x[::n],
     "slopes of every second": lambda x, n: gn.gradient(gn.sum(x[::2] ** 2), [x])[0],
 }
