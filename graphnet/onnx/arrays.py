@@ -176,9 +176,9 @@ def _pad(call: Call) -> str:
             continue
         if any(isinstance(n, Size) for n in (start, stop, step, size)):
             raise UsageError(
-                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) pads with a step other than 1, or is "
-                "the gradient of a slice with such a step, along an axis whose size depends on the batch size; export "
-                "with a fixed batch size (pass nodes, not a function)."
+                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) is the gradient of a slice with a "
+                "step, or a padding, along an axis whose size depends on the batch size; export with a fixed batch "
+                "size (pass nodes, not a function)."
             )
         among = range(start, stop, step)
         places = np.full(size, len(among))

@@ -39,15 +39,16 @@ def export_onnx(
 
         gn.export_onnx(equations, "model.onnx")
 
-    path: the file. metadata: {name: text} for the file's metadata, None by default. least: with a function, the smallest
-    number of cases of a batch; 1 by default. For example, x[-5:] of an x of shape (cases,) needs least=5.
+    path: the file. metadata: {name: text} for the file's metadata, None by default.
+    least: with a function, the smallest number of cases of a batch; 1 by default. For example, x[-5:] of an x of shape
+    (cases,) needs least=5.
     Parameters become initializers with their own names (a second one of the same name ends in ".2"). Constants keep
     their values; labels are omitted. Values have the dtypes of their nodes; runtimes differ in the operators that they
     support in float64. In the file a negative index counts from the end; an index that is too large is an error, as in
     graphnet.
-    Raises UsageError, naming the node, for an op that ONNX cannot express (a random draw, a loop of Python), if
-    the function returns different graphs for different numbers of cases, or one file cannot hold them all, and without the package onnx; BackendError if
-    the file cannot be written.
+    Raises UsageError, naming the node, for an op that ONNX cannot express (a random draw, a loop of Python), if one
+    file cannot hold the graphs of all numbers of cases, and without the package onnx; BackendError if the file cannot
+    be written.
 
     >>> x = gn.input((2, 3), name="x")
     >>> gn.export_onnx({"y": gn.tanh(x)}, "tanh.onnx")

@@ -48,7 +48,8 @@ def broadcast_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
 class Twins:
     """The nodes of one graph, each with its counterparts in graphs for other numbers of cases.
 
-    cases: the numbers. All may be the same graph: then no size depends on anything. Raises UsageError if they do not compute the same.
+    cases: the numbers. All may be the same graph: then no size depends on anything.
+    Raises UsageError if they do not compute the same.
     """
 
     def __init__(self, cases: Sequence[int], outputs: Sequence[Node], *others: Sequence[Node]) -> None:

@@ -22,7 +22,15 @@ from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 
-__all__ = ["matlab_arrays", "no_file_of", "package_for", "read_arrays", "read_idx", "read_matlab"]
+__all__ = [
+    "array_names",
+    "matlab_arrays",
+    "no_file_of",
+    "package_for",
+    "read_arrays",
+    "read_idx",
+    "read_matlab",
+]
 
 #: Remedy for files that need more memory than there is.
 REMEDY = "name a smaller file"
@@ -51,13 +59,34 @@ def no_file_of(path: str | Path, what: str, errors: Any = Exception) -> Iterator
 # -- NumPy ---------------------------------------------------------------------------------------
 
 
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Reads the arrays of an .npz file. Raises DataError, or NotEnoughMemoryError before memory is allocated."""
-    content = io.BytesIO(read_bytes(path, DataError))
-    with no_file_of(path, "file of arrays (np.savez)"), zipfile.ZipFile(content) as archive:
-        size = sum(info.file_size for info in archive.infolist())
+def array_names(path: Path) -> list[str]:
+    """Lists the names of the arrays in an .npz file. Raises DataError."""
+    with _members(path) as (_, members):
+        return sorted(members)
+
+
+def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
+    """Reads the named arrays of an .npz file, or all; names that the file lacks are left out.
+
+    Raises DataError, or NotEnoughMemoryError before memory is allocated.
+    """
+    with _members(path) as (archive, members):
+        wanted = {name: members[name] for name in (members if names is None else names) if name in members}
+        size = sum(info.file_size for info in wanted.values())
         require_memory(size, f"reading the arrays of {path}", REMEDY)
-        return {info.filename.removesuffix(".npy"): _member(archive, info) for info in archive.infolist()}
+        return {name: _member(archive, info) for name, info in wanted.items()}
+
+
+@contextlib.contextmanager
+def _members(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    content = read_bytes(path, DataError)
+    with no_file_of(path, "file of arrays (np.savez)"), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+        start = content.rfind(b"PK\5\6")  # the end record, with the number of members
+        (count,) = struct.unpack("<H", content[start + 10 : start + 12])
+        if count not in (len(members), 0xFFFF):
+            raise ValueError(f"its directory lists {len(members)} of {count} arrays")
+        yield archive, {info.filename.removesuffix(".npy"): info for info in members}
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data.arrays import read_arrays
+from graphnet_rnn.data.arrays import array_names, read_arrays
 from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
@@ -53,7 +53,7 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
     if ending in MUSIC:
         x = read_midi(path)[:, None]
     else:
-        arrays = read_arrays(path)
+        arrays = read_arrays(path, [*(choice.inputs or "x"), choice.lengths or LENGTHS])
         x, lengths = _inputs(path, arrays, choice), _lengths(path, arrays, choice)
         x = np.swapaxes(x, 0, 1) if choice.cases_first else x
     if choice.pieces is None:
@@ -80,7 +80,8 @@ def _refuse_tables_only(path: Path, choice: Choice) -> None:
 
 
 def _of_arrays(path: Path, choice: Choice) -> Sequences:
-    arrays = read_arrays(path)
+    chosen = [*(choice.inputs or "x"), *(choice.targets or "y"), choice.lengths or LENGTHS]
+    arrays = read_arrays(path, [*chosen, *([choice.weights] if choice.weights is not None else [])])
     x, t = _inputs(path, arrays, choice), _array(path, arrays, tuple(choice.targets), "y")
     weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
     kind = Sequences.cases_first if choice.cases_first else Sequences
@@ -111,7 +112,7 @@ def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
 def _array(path: Path, arrays: Mapping[str, Array], names: tuple[str, ...], default: str) -> Array:
     name = ", ".join(names) or default
     if name not in arrays:
-        raise DataError(f"{path} has no array {shown(name)}; it has {', '.join(sorted(arrays)) or 'none'}")
+        raise DataError(f"{path} has no array {shown(name)}; it has {', '.join(array_names(path)) or 'none'}")
     return arrays[name]
 
 

@@ -74,7 +74,10 @@ class Sequences:
         for name in ("inputs", "targets", "lengths", "weights", "series"):
             given = getattr(self, name)
             if given is not None or name in ("inputs", "targets"):
-                object.__setattr__(self, name, array_of_numbers(f"Sequences: {name}", given))
+                array = array_of_numbers(f"Sequences: {name}", given)
+                if array.dtype.kind not in "biuf":
+                    raise DataError(f"Sequences: {name} must be numbers, not {array.dtype}")
+                object.__setattr__(self, name, array)
         yes_no_or_none("Sequences: by_step", self.by_step)
         x, t, w = self.inputs, self.targets, self.weights
         if x.ndim not in (2, 3) or not x.size:

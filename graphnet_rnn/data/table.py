@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,11 @@ class Table:
             series = np.repeat(np.arange(len(groups)), counts)
             groups = [rows[i * time : (i + 1) * time] for rows, n in pairs for i in range(n)]
         lengths = np.array([len(rows) for rows in groups])
+        require_memory(
+            int(lengths.max()) * len(groups) * (8 + 4 * self._x.shape[1]),
+            f"padding {len(groups):,} cases of {self.where} to {lengths.max():,} rows",
+            "leave out the longest cases, or cut them into pieces (--pieces)",
+        )
         index = np.zeros((lengths.max(), len(groups)), np.int64)
         for n, rows in enumerate(groups):
             index[:, n] = rows[0]
@@ -241,16 +247,16 @@ class Table:
         value, or "validation"; "" for the whole table.
         """
         index, lengths, series = self._segments(groups)
+        longest = max(map(len, groups))
+        if part == "training" and (self.columns.horizon or 0) >= longest:
+            raise _unknown(self.where, f"{self.columns.targets[0]} +{longest}")
         t, w = self._ahead(self._targets(), groups), self._weights()
         there = t >= 0 if t.dtype.kind == "i" else ~np.isnan(t)
         if part == "training" and there.ndim == 2:
             found = there[np.concatenate(groups)].any(axis=0)
             for name, known in zip(self.columns.output_names(), found, strict=True):
                 if not known:
-                    raise DataError(
-                        f"{self.where}: no training row has a value of {name}, so it cannot be learned; leave it out, "
-                        "or take a smaller horizon or more rows"
-                    )
+                    raise _unknown(self.where, name)
         t = np.where(there, t, 0)
         if w is None:
             w = there * 1.0
@@ -488,6 +494,13 @@ class Table:
             each = {f"probability_{name}": _short(shares[:, i]) for i, name in enumerate(spelled)}
             return {f"predicted_{targets[0]}": best, **each}
         return {f"predicted_{name}": _short(shares[:, i]) for i, name in enumerate(targets)}
+
+
+def _unknown(where: str | Path, name: str) -> DataError:
+    return DataError(
+        f"{where}: no training row has a value of {name}, so it cannot be learned; leave it out, or take a smaller "
+        "horizon or more rows"
+    )
 
 
 #: Cells without the name of a case.

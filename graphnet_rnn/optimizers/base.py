@@ -77,6 +77,11 @@ class Report:
         return self.gradient_norm
 
     @property
+    def of_whole_gradient(self) -> bool:
+        """True if the gradient norms are those of all parameters at one θ."""
+        return True
+
+    @property
     def gradients(self) -> int:
         """Number of gradients computed by the step."""
         return 1

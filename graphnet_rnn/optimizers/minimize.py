@@ -15,6 +15,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State, require_optimizer, taken_up
 from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.optimizers.step import guarded_step
+from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.settings import amount, is_true, shown, whole_number
 
 __all__ = ["Minimizable", "Result", "minimize"]
@@ -143,7 +144,9 @@ def minimize(
         idle = 0 if report.taken else idle + 1
         if callback is not None and is_true(callback(step, report)):
             reason = "callback"
-        elif report.last_gradient_norm <= tolerance:
+        elif report.last_gradient_norm <= tolerance and (
+            report.of_whole_gradient or norm(objective.gradient(theta)[1]) <= tolerance
+        ):
             reason = "tolerance"
         elif idle == STALLED or (report.settled and feed is None and callback is None):
             reason = "stalled"

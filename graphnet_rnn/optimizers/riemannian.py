@@ -32,6 +32,7 @@ class RiemannianReport(Report):
     after: loss after the step. rate: of the accepted step, 0 if none. tries: number of trial steps.
     part: "outputs" or "hidden". condition: of the metric's blocks, see rnn.riemannian.Solver.
     undone: True if the step before was undone first, because its gradient was not finite or the metric was singular.
+    last_gradient_norm: gradient norm of both parts, each at its last step; infinite before both had one.
     """
 
     after: float
@@ -41,10 +42,15 @@ class RiemannianReport(Report):
     condition: float = math.nan
     undone: bool = False
     seconds: float = 0.0
+    last_gradient_norm: float = math.inf
 
     @property
     def taken(self) -> bool:
         return self.rate > 0
+
+    @property
+    def of_whole_gradient(self) -> bool:
+        return False
 
     @property
     def losses(self) -> int:
@@ -112,12 +118,13 @@ class Riemannian(Optimizer):
         return self.metric
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        """Returns the initial state for `theta`: rates, of both parts, 0 before their first step; turn, number of
-        steps; before and moved, θ before the last step, and 1 if it changed θ.
+        """Returns the initial state for `theta`: rates and gradient norms, of both parts, 0 and infinite before their
+        first step; turn, number of steps; before and moved, θ before the last step, and 1 if it changed θ.
         """
         start = 0.0 if self.rate is None else self.rate
         return {
             "rates": np.full(len(PARTS), start),
+            "lengths": np.full(len(PARTS), np.inf),
             "turn": np.zeros(1, np.int64),
             "before": np.zeros(theta.shape, theta.dtype),
             "moved": np.zeros(1, np.int64),
@@ -149,6 +156,7 @@ class Riemannian(Optimizer):
             return RiemannianReport(before, length, before, 0.0, 0, part, undone=undone)
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
+        state["lengths"][turn] = length
         direction, start = at.solver(at.gradient), np.asarray(theta).copy()
         judge = getattr(objective, "gradient_loss", objective.loss)  # the same function as `before`
         after, taken, tries = before, 0.0, 0
@@ -167,7 +175,16 @@ class Riemannian(Optimizer):
         state["turn"][0] += 1
         seconds = time.perf_counter() - started
         return RiemannianReport(
-            before, length, after, taken, tries, part, at.solver.condition, undone, seconds
+            before,
+            length,
+            after,
+            taken,
+            tries,
+            part,
+            at.solver.condition,
+            undone,
+            seconds,
+            norm(state["lengths"]),
         )
 
     def _measured(self, objective: Any, theta: Array, turn: int) -> _Measured:

@@ -511,7 +511,7 @@ def fitting_loss(data: Sequences, loss: str) -> Sequences:
     if loss in VALUE_LOSSES:
         if t.ndim == 1 + bool(data.by_step):
             t = t[..., None]
-        t = t.astype(np.float32) if t.dtype.kind in "iub" else t
+        t = t.astype(np.float64) if t.dtype.kind in "iub" else t
     return replace(data, targets=t, by_step=data.by_step and loss not in SEQUENCE_LOSSES)
 
 

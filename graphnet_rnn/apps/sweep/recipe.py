@@ -329,7 +329,7 @@ class Recipe:
         """
         try:
             given = tomllib.loads(read_bytes(path, DataError).decode("utf-8-sig"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:  # of tomllib, UTF-8, or a number of thousands of digits
             raise DataError(f"{path} is not valid TOML: {error}") from None
         except RecursionError:
             raise DataError(f"{path} is not a recipe: its brackets are nested too deeply") from None

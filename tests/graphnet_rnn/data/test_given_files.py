@@ -12,7 +12,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from graphnet_rnn.data import Choice, Corpus, read_rolls, read_sequences, read_text
+from graphnet.errors import NotEnoughMemoryError
+from graphnet_rnn.data import Choice, Corpus, Table, read_rolls, read_sequences, read_text
 from graphnet_rnn.data.arrays import read_arrays
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
@@ -146,6 +147,47 @@ def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", fine=np.ones(3), odd=np.array([None, 1], dtype=object))
     with pytest.raises(DataError, match="odd"):
         read_arrays(tmp_path / "a.npz")
+
+
+def test_arrays_that_are_not_read_do_no_harm(tmp_path: Path) -> None:
+    x, y = np.ones((3, 2, 1)), np.zeros((3, 2), int)
+    np.savez(tmp_path / "a.npz", x=x, y=y, odd=np.array([None, 1], dtype=object))
+    assert read_sequences(tmp_path / "a.npz", Choice()).targets.shape == (3, 2)
+
+
+def test_a_lost_entry_of_a_directory_is_noticed(tmp_path: Path) -> None:
+    """A longer comment of the second entry hides the third, here the lengths."""
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 2, 1)), y=np.zeros((3, 2), int), lengths=[3, 2])
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    last = content.rfind(b"PK\1\2")
+    second = content.rfind(b"PK\1\2", 0, last)
+    content[second + 32] = content.rfind(b"PK\5\6") - last
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(DataError, match="directory lists 2 of 3"):
+        read_sequences(tmp_path / "a.npz", Choice())
+
+
+def test_arrays_of_texts_and_times_are_refused(tmp_path: Path) -> None:
+    x, y = np.ones((3, 2, 1)), np.zeros((3, 2))
+    for kind in ("U3", "S3", "V8", "M8[s]", "c16"):
+        for name in ("x", "y", "w"):
+            arrays = {"x": x, "y": y, "w": y}
+            np.savez(tmp_path / "a.npz", **{**arrays, name: np.zeros(arrays[name].shape, kind)})
+            with case(kind, name), pytest.raises(DataError, match="must be numbers, not"):
+                read_sequences(tmp_path / "a.npz", Choice(weights="w"))
+
+
+def test_a_horizon_beyond_all_rows_is_refused_at_once() -> None:
+    rows = Table({"x": np.arange(50.0)}, Choice(targets="x", horizon=10**9))
+    with pytest.raises(DataError, match=r"no training row has a value of x \+45"):
+        rows.split(0.1)
+
+
+def test_cases_that_are_padded_beyond_the_memory_are_refused() -> None:
+    rows = 200_000
+    columns = {"c": np.r_[np.zeros(rows), 1 : rows + 1], "x": np.arange(2.0 * rows)}
+    with pytest.raises(NotEnoughMemoryError, match=r"padding 200,001 cases of .* to 200,000 rows .*--pieces"):
+        Table(columns, Choice(targets="x", case="c", horizon=1))
 
 
 def test_sparse_arrays_of_matlab_are_refused(tmp_path: Path) -> None:

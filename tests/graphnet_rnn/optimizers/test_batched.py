@@ -35,6 +35,18 @@ def part(cases: slice = slice(None)) -> list[Array]:
     return [x[:, cases], t[:, cases], 0.3 * generator.standard_normal((CASES, 5))[cases]]
 
 
+def test_a_tolerance_is_of_the_whole_gradient() -> None:
+    """The steps of Riemannian alternate between two parts of the weights."""
+    generator = np.random.default_rng(0)
+    net = rnn.Network([rnn.Elman(3)], 2, 1, loss="squared", dtype="float64", seed=1)
+    u = net.unroll(4, 6, initial="zero")
+    objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
+    objective.feed(generator.normal(size=(4, 6, 2)), generator.normal(size=(4, 6, 1)))
+    found = rnn.minimize(objective, rnn.Riemannian("qdruop"), steps=2000, tolerance=0.1)
+    assert found.reason == "tolerance"
+    assert np.linalg.norm(objective.gradient(found.theta)[1]) <= 0.1
+
+
 def test_means_over_batches_are_those_of_all_cases() -> None:
     whole = objective(CASES)
     whole.feed(*part())

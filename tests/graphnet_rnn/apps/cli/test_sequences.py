@@ -75,7 +75,8 @@ def test_trained_models_are_evaluated_and_predict(capsys: Any, target: str, loss
     unit = "standardized squared error" if loss == "squared" else "nats"
     assert f"{expected:.4f} {unit} a {'case' if whole else 'step'}" in said
     assert main(["predict", MODEL, "d.npz", *chosen, "--out", "p.npz"]) == 0
-    found = np.load("p.npz")
+    with np.load("p.npz") as file:
+        found = dict(file)
     np.testing.assert_allclose(found[name], predicted, rtol=1e-5)
     if loss == "softmax":
         right = (outputs.argmax(axis=-1) == t).reshape(-1, 30).mean(axis=0) @ w / w.sum()
@@ -171,6 +172,12 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
     )
     assert main(["predict", MODEL, "less.csv", "--case", "who", "--out", "p.csv"]) == 1
     assert "less.csv has no column 'a'; it has b, who" in capsys.readouterr().err
+
+
+def test_whole_numbers_that_float32_rounds_are_refused(capsys: Any) -> None:
+    np.savez("large.npz", x=X, y=10**9 + RANDOM.integers(0, 30, X.shape[:2]))
+    assert main(["train", "large.npz", "--loss", "squared", *SMALL, "--out", "run"]) == 2
+    assert "float32 rounds column 0 of the targets" in capsys.readouterr().err
 
 
 def test_it_is_the_run_of_arrays() -> None:

@@ -206,6 +206,8 @@ def test_invalid_recipes_are_rejected(read: Any, tmp_path: Path) -> None:
     for words, call in WRONG_IN_PYTHON.items():
         with case(words), pytest.raises(UsageError, match=words):
             call()
+    with pytest.raises(DataError, match=r"recipe\.toml is not valid TOML: Exceeds the limit"):
+        read(f'data = "a.txt"\nrate = {"9" * 5000}\n')
     with pytest.raises(DataError, match=r"recipe\.toml is not valid TOML"):
         read("data = ")
     with pytest.raises(DataError, match="brackets are nested too deeply"):
