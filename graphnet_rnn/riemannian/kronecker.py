@@ -31,7 +31,7 @@ class KroneckerFactors(Block):
     """M = A ⊗ G, A = Σ S Sᵀ / rows, G = Σ B Bᵀ: the rows' m is B, not its square
 
     damping: ε of the mean over rows, split between both factors: (A + π √ε I) ⊗ (G + √ε/π I), π² = (tr A / dim A) / (tr
-    G / dim G).
+    G / dim G). Cases of unequal weights count as (Σ w)² / Σ w² cases, see OverCost.
     Source: Martens & Grosse 2015, 4 and 6.3; with all steps independent, Martens, Ba & Johnson 2018, 3.5.1.
     """
 

@@ -20,7 +20,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Block, Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
-from graphnet_rnn.riemannian.kronecker import block_of
+from graphnet_rnn.riemannian.kronecker import KroneckerFactors, block_of
 from graphnet_rnn.riemannian.moduli import Carry, Moduli, Outputs
 from graphnet_rnn.riemannian.rows import Rows
 from graphnet_rnn.settings import Amount, amount, one_of, require_kinds, shown
@@ -347,7 +347,16 @@ class OverCost:
         given = metric.output_damping is not None or metric.outputs == "same"
         symbols = _weights_of_symbols(outputs) if last and not given else []
         self._by_frequency = bool(symbols)
-        self._all = [outputs.scale, *symbols, *(node for nodes in self._nodes for node in nodes)]
+        #: The damping of Kronecker factors is that of a mean over cases, effectively (Σ w)² / Σ w² of them.
+        self._spread = (
+            outputs.spread if any(isinstance(block, KroneckerFactors) for block in self.blocks) else []
+        )
+        self._all = [
+            outputs.scale,
+            *self._spread,
+            *symbols,
+            *(node for nodes in self._nodes for node in nodes),
+        ]
 
     @property
     def groups(self) -> list[UnitGroup]:
@@ -382,6 +391,10 @@ class OverCost:
                 f"the cases of the metric must have a finite total weight > 0, not {weight:g}; check their weights, "
                 "and that losses are finite"
             )
+        evenness = 1.0
+        if self._spread:
+            total, squares, count = (float(values.pop(0)) for _ in self._spread)
+            evenness = total * total / squares / count
         # With a rounding error, since no unit may be without damping.
         frequency = (
             values.pop(0) / float(values.pop(0)) + np.finfo(np.float64).eps if self._by_frequency else None
@@ -390,8 +403,11 @@ class OverCost:
         for number, (block, nodes) in enumerate(zip(self.blocks, self._nodes, strict=True)):
             of_block, values = values[: len(nodes)], values[len(nodes) :]
             block.require_finite(of_block)
+            damping = self._damping(number, frequency)
+            if isinstance(block, KroneckerFactors):
+                damping *= evenness
             with _one_thread():
-                solvers.append(block.solver(of_block, self._damping(number, frequency), more * weight))
+                solvers.append(block.solver(of_block, damping, more * weight))
 
         def solve(gradient: Mapping[Node, Array]) -> dict[Node, Array]:
             steps: dict[Node, Array] = {}

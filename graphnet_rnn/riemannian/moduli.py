@@ -72,7 +72,17 @@ class Outputs:
         self.scale = self.sums[0] / self.sums[1] if carry is None else gn.fill(1, (), cost.dtype)
         if relative is not None:
             self.scale = relative * self.scale
-        self._weights = [g * self.scale for g in slopes_of[: len(self.losses)]]
+        weights = [g * self.scale for g in slopes_of]
+        self._weights = weights[: len(self.losses)]
+        #: Σ w, Σ w² and the number of losses with a weight w.
+        self.spread = [
+            gn.add(*[gn.sum(each) for each in parts])
+            for parts in (
+                weights,
+                [w * w for w in weights],
+                [gn.cast(gn.greater(gn.absolute(w), 0), w.dtype) for w in weights],
+            )
+        ]
 
     @property
     def weights(self) -> list[Node]:

@@ -24,8 +24,8 @@ from graphnet_rnn.settings import amount, require_kinds
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 
 __all__ = [
-    "MEASURES", "BatchesOfCases", "digest_of_graph", "divided", "losses_of_cases", "measures", "measures_of_cases",
-    "seed_of",
+    "MEASURES", "BatchesOfCases", "digest_of_graph", "divided", "have_steps", "losses_of_cases", "measures",
+    "measures_of_cases", "seed_of",
 ]  # fmt: skip
 
 
@@ -206,6 +206,14 @@ def measures(u: Unrolled, of_values: bool = False) -> dict[str, Node]:
 def losses_of_cases(u: Unrolled) -> Node:
     """Returns the sum over the scored steps of each case, (batch,)."""
     return u.losses if u.losses.ndim == 1 else gn.sum(u.losses[u.unscored :], axis=0)
+
+
+def have_steps(u: Unrolled) -> Node | None:
+    """Returns 1 for cases with a scored step, 0 for others, (batch,); None if all have one."""
+    if u.judged_ends is None or u.losses.ndim == 1:
+        return None
+    inside = gn.cast(u.judged_ends.inside[u.unscored :], u.losses.dtype)
+    return gn.max(inside, axis=0)
 
 
 def measures_of_cases(u: Unrolled) -> dict[str, Node]:

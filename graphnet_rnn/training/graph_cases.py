@@ -25,6 +25,7 @@ from graphnet_rnn.training.batches_of_cases import (
     BatchesOfCases,
     digest_of_graph,
     divided,
+    have_steps,
     losses_of_cases,
     measures_of_cases,
     seed_of,
@@ -215,15 +216,20 @@ class GraphCases(BatchesOfCases):
     # -- graphs --------------------------------------------------------------------------------
 
     def _weighed(self, training: bool) -> tuple[Node, list[Node], list[Node]]:
-        """Returns C, the inputs (weights last), and the weighted metrics."""
-        losses, inputs, measured = _read(
-            self._graph(self.batch, training=training, random=self._random), self.batch
-        )
+        """Returns C, the inputs (weights last), and the weight of the cases with metrics, with the weighted metrics."""
+        given = self._graph(self.batch, training=training, random=self._random)
+        losses, inputs, measured = _read(given, self.batch)
+        there = have_steps(given) if isinstance(given, Unrolled) else None
         self._dtype = losses.dtype
         with gn.scope(layer="cost"):
             w = gn.input((self.batch,), losses.dtype, name="w")
-            sums = [gn.sum(w * gn.cast(value, losses.dtype)) for value in measured.values()]
-            return gn.sum(w * losses), [*(inputs[name] for name in self._axes), w], sums
+            of_metrics = w if there is None else w * there
+            sums = [gn.sum(of_metrics * gn.cast(value, losses.dtype)) for value in measured.values()]
+            return (
+                gn.sum(w * losses),
+                [*(inputs[name] for name in self._axes), w],
+                [gn.sum(of_metrics), *sums],
+            )
 
     # -- interface to a Trainer ----------------------------------------------------------------
 
@@ -233,12 +239,12 @@ class GraphCases(BatchesOfCases):
         if self._judge is None:
             cost, inputs, measured = self._weighed(training=False)
             self._judge = gn.compile([cost, *measured], inputs, backend=self.backend, threads=self.threads)
-        found = np.zeros(1 + len(self._measured_names))
+        found = np.zeros(2 + len(self._measured_names))
         scale = 1 / self._valid_weights.sum()
         for which in self._packed(np.arange(len(self._valid_weights))):
             arrays, w = self._filled(self._valid, self._valid_weights, which)
             found += np.array(self._judge(*self._fed(arrays, w, scale)), np.float64)
-        self._validated.keep(found[1:].tolist())
+        self._validated.keep((found[2:] / found[1] if found[1] else np.full_like(found[2:], np.nan)).tolist())
         return float(found[0])
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:

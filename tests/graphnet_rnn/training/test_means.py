@@ -183,3 +183,29 @@ def test_steps_by_a_metric_are_those_of_the_cases_of_a_graph(name: str) -> None:
     np.testing.assert_allclose(
         *(stepped(problem(batch), optimizer) for batch in (3, CASES)), rtol=1e-6, atol=1e-7
     )
+
+
+def test_weights_of_equal_cases_change_no_step() -> None:
+    """Copies of one case have one mean, whatever their weights; so damping relative to the mean must be the same."""
+    x, t = (np.repeat(np.random.default_rng(seed).normal(size=(3, 1, 2)), 6, axis=1) for seed in (0, 1))
+    for over_time in ("independent", "linear", "symmetric"):
+        metric, steps = rnn.riemannian.Kronecker(sampled=False, over_time=over_time), []
+        for weights in ([1] * 6, [1, 0, 0, 0, 0, 0], [1] + [1e-6] * 5, [1] * 3 + [0.1] * 3):
+            net = rnn.Network([rnn.Elman(2)], 2, 2, loss="squared", reads="vectors", dtype="float64", seed=3)
+            objective = rnn.Arrays(net, x, t, batch=6, valid=None, weights=weights).feed(0, 0)
+            _, g, numbers = objective.metric(objective.start(), metric)
+            steps.append(objective.metric_solver(metric, "all", numbers)(g))
+        for step in steps[1:]:
+            with case(over_time):
+                np.testing.assert_allclose(step, steps[0], rtol=1e-9)
+
+
+def test_cases_without_a_scored_step_have_no_metrics() -> None:
+    net = rnn.Network([rnn.Elman(4)], 2, 2)
+    net.theta = net.theta * 0
+    net.parameters["output.b_o"].value = np.array([9, 0], "float32")  # predicts class 0, as all targets are
+    graph = lambda batch, **how: net.unroll(3, batch, initial="zero", lengths=True, **how)
+    zeros = np.zeros((3, 4), int)
+    arrays = {"x": zeros, "t": zeros, "lengths": np.array([3, 0, 2, 0])}
+    metrics = rnn.GraphCases(net, arrays, graph=graph, valid=arrays).metrics()
+    assert {name: metric() for name, metric in metrics.items()} == {"accuracy": 1.0, "exact": 1.0}
