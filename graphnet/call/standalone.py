@@ -123,13 +123,14 @@ def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dic
 
 def write_files(files: dict[Path, str]) -> None:
     """Writes all files, or none; raises BackendError rather than replace files not made by graphnet."""
-    for path in files:
-        beside = path.name == "Makefile" or path.suffix == ".h"
-        if beside and path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
-            raise BackendError(
-                f"save: {path} was not made by graphnet, so it is not overwritten; choose another name or a new folder"
-            )
     try:
+        for path in files:
+            beside = path.name == "Makefile" or path.suffix == ".h"
+            if beside and path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
+                raise BackendError(
+                    f"save: {path} was not made by graphnet, so it is not overwritten; choose another name or a new "
+                    "folder"
+                )
         write_together({path: text.encode() for path, text in files.items()})
     except OSError as error:
         raise BackendError(f"save: cannot write {next(iter(files))}: {error.strerror}") from None

@@ -43,8 +43,8 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     frames_per_second: frames of the piano roll for each second of music, default 10.
 
     A key sounds from the frame of its onset to the frame before its end, at least one frame. A key that is never
-    released sounds to the end of its track.
-    Raises UsageError without mido, DataError for a file that holds no music.
+    released sounds to the end of its track. Keys that a piano lacks are left out.
+    Raises UsageError without mido, DataError for a file without a key of a piano, or of more than ten hours.
 
     >>> rnn.data.write_midi("chord.mid", np.ones((20, 88)))
     >>> rnn.data.read_midi("chord.mid").shape
@@ -64,6 +64,8 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
         if KEYS[0] <= note <= KEYS[1]:
             first = int(begun * rate + HAIR)
             roll[first : max(first + 1, round(ended * rate)), note - KEYS[0]] = 1
+    if not roll.any():
+        raise DataError(f"{path} has no notes of the 88 keys of a piano, {KEYS[0]} to {KEYS[1]}")
     return roll
 
 
@@ -123,7 +125,8 @@ def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -
     roll: 0 and 1, (time, 88), one column for each piano key, lowest first.
     frames_per_second: frames of `roll` for each second of music, default 10.
 
-    `read_midi` with the same frames_per_second returns the same roll, without silence at its end.
+    `read_midi` with the same frames_per_second returns the same roll, without silence at its end. It refuses silent
+    rolls, and more than ten hours of music.
     Raises UsageError without mido and for a frame rate that MIDI cannot store, DataError for an invalid roll, SaveError
     if the file cannot be written.
 

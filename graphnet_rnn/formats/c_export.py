@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import graphnet as gn
+from graphnet.errors import BackendError
+from graphnet.settings import path as named_file
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import one_of, whole_number
@@ -31,13 +32,15 @@ def export_c(
     The C function reads x (time, batch, inputs), or symbols (time, batch), and the initial states, (batch, width) each.
     It writes the logits (with outputs=0, the output of the last layer) and the final states; initial and final states
     may be the same arrays. Weights are constants.
-    Raises UsageError for invalid sizes, BackendError for a cell with an op that only Python runs.
+    Raises UsageError for invalid sizes, BackendError for a cell with an op that only Python runs, and if the files
+    cannot be written.
 
     >>> network = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2)
     >>> print(rnn.formats.export_c(network, "elman.c"))
     x[1, 1], h_0[1, 3] -> logits[1, 1, 2], final_h_0[1, 3]
     """
     require_network("export_c", network)
+    named = named_file("export_c: path", path)
     if time is None and not (network.causal and network.pool in (None, "last")):
         raise UsageError(
             "export_c: this network needs the whole sequence at once; give the number of time steps, time= (--time)"
@@ -57,11 +60,14 @@ def export_c(
     )
     function = gn.compile(outputs, inputs)
     if not os.fspath(path).endswith(".c"):
-        if os.path.isfile(path):
+        try:
+            named.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
             raise UsageError(
-                f"{os.fspath(path)} is a file, not a folder; name a folder, or a file that ends in .c"
-            )
-        Path(path).mkdir(parents=True, exist_ok=True)
-        path = f"{os.fspath(path)}/"
+                f"{named} is a file, not a folder; name a folder, or a file that ends in .c"
+            ) from None
+        except OSError as error:
+            raise BackendError(f"export_c: cannot write {named}: {error.strerror}") from None
+        path = f"{named}/"
     function.save(path)
     return " -> ".join(", ".join(node.describe() for node in nodes) for nodes in (inputs, outputs))

@@ -152,7 +152,9 @@ class _File:
         if inside:
             has = writer.node("Squeeze", [inside, writer.constant(np.array([2]))])
             x = writer.node("Where", [has, x, writer.constant(np.array(0))])
-        # OneHot returns zeros for a symbol out of range; Gather raises an error.
+        # OneHot returns zeros for a symbol out of range; Gather raises an error for one that is too large.
+        negative = writer.node("Less", [x, writer.constant(np.array(0))])
+        x = writer.node("Where", [negative, writer.constant(np.array(width)), x])
         known = writer.node("Gather", [writer.constant(np.arange(width)), x])
         depth, values = writer.constant(np.array(width)), writer.constant(np.array([0.0, 1.0]))
         return writer.node("OneHot", [known, depth, values], axis=-1)

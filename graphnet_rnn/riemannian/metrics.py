@@ -386,6 +386,8 @@ class OverCost:
         pieces = np.split(np.asarray(numbers, np.float64), ends[:-1])
         scale, *values = [piece.reshape(node.shape) for piece, node in zip(pieces, self._all, strict=True)]
         weight = float(scale)
+        if weight == 0:  # no case has a weight, so the gradient is 0
+            return Solver(lambda gradient: {w: np.zeros(w.shape) for w in gradient}, 1.0)
         if not 0 < weight < math.inf:
             raise TrainingError(
                 f"the cases of the metric must have a finite total weight > 0, not {weight:g}; check their weights, "

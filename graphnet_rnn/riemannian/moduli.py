@@ -68,8 +68,13 @@ class Outputs:
         slopes_of = gn.gradient(cost, [*self.losses, *surrogates])
         #: Σ g and Σ g², g = ∂cost/∂loss.
         self.sums = [gn.add(*[gn.sum(g**k) for g in slopes_of]) for k in (1, 2)]
-        #: From a mean over N cases to their sum: N; Σ g / Σ g². The cost of a piece is a sum.
-        self.scale = self.sums[0] / self.sums[1] if carry is None else gn.fill(1, (), cost.dtype)
+        #: From a mean over N cases to their sum: N; Σ g / Σ g², 0 without weights. The cost of a piece is a sum.
+        present = gn.greater(self.sums[1], 0)
+        self.scale = (
+            gn.where(present, self.sums[0] / gn.where(present, self.sums[1], 1), 0)
+            if carry is None
+            else gn.fill(1, (), cost.dtype)
+        )
         if relative is not None:
             self.scale = relative * self.scale
         weights = [g * self.scale for g in slopes_of]

@@ -127,6 +127,9 @@ class BatchesOfCases(ObjectiveProblem):
         objective: Any = self.objective
         objective.redraw()
         if isinstance(objective, BatchedObjective):
+            # Batches without weight have no curvature.
+            order = sorted(range(len(arrays)), key=lambda number: not weights[number])
+            arrays, weights = [arrays[i] for i in order], [weights[i] for i in order]
             objective.feed(arrays, curvature=arrays[: self.curvature_batches], weights=weights)
         else:
             objective.feed(*arrays[0])

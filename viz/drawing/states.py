@@ -74,13 +74,18 @@ def states_of(row: Hashable, groups: Groups) -> States:
 
 
 def _reads_the_past(steps: Sequence[StepGroup], i: int, slot: int, groups: Groups) -> bool:
-    """True if some step reads an earlier one in this slot: the second, or a later one for a delay of several steps."""
+    """True if some step reads an earlier one in this slot: the second, or a later one for a delay of several steps.
+
+    Also if there are fewer steps, and they read several initial states in turn.
+    """
+    held = {leaf_behind(steps[0].nodes[i].inputs[slot])}
     for step in steps[1:]:
         if _same_equations(steps[0], step, i + 1) and i < len(step.nodes):
+            held.add(leaf_behind(step.nodes[i].inputs[slot]))
             source = groups.of.get(step.nodes[i].inputs[slot])
             if source is not None:
                 return source.column != step.column
-    return False
+    return len(held) > 1 and all(map(_state_name, held))
 
 
 def _same_equations(a: StepGroup, b: StepGroup, count: int | None = None) -> bool:

@@ -44,6 +44,16 @@ def test_written_rolls_have_the_notes_of_the_roll(tmp_path: Path) -> None:
     assert heard == [("note_on", 60, 0.5), ("note_off", 60, 1.5)]
 
 
+def test_music_without_piano_keys_is_refused(tmp_path: Path) -> None:
+    file, track = mido.MidiFile(), mido.MidiTrack()
+    file.tracks.append(track)
+    for kind, time in (("note_on", 0), ("note_off", 480)):
+        track.append(mido.Message(kind, note=120, velocity=64, time=time))
+    file.save(tmp_path / "a.mid")
+    with pytest.raises(DataError, match="no notes of the 88 keys"):
+        read_midi(tmp_path / "a.mid")
+
+
 def test_invalid_rolls_are_rejected(tmp_path: Path) -> None:
     midi = tmp_path / "m.mid"
     no_roll = r"write_midi: roll must be numbers \(time, 88\), a column for each key, not float64 \[3, 87\]"

@@ -10,8 +10,10 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
 from tests.graphnet.standalone_c.compiled import COMPILER, Exported, library, require_same
+from tests.tables import case
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on PATH")
 
@@ -56,3 +58,15 @@ def test_without_an_output_layer_the_last_layer_is_written(tmp_path: Path) -> No
     net = rnn.Network([rnn.GRU(3), rnn.GRU(2)], 2, 0, reads="vectors", skip="outputs")
     assert "-> hidden[4, 1, 2]" in rnn.formats.export_c(net, tmp_path / "net.c", time=4)
     assert rnn.run(net, np.ones((4, 1, 2)))[0].shape == (4, 1, 2)
+
+
+def test_paths_that_are_none_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    net = rnn.Network([rnn.GRU(2)], 3, 3)
+    for path, named in (("", "it is empty"), (None, "not None"), (5, "not 5")):
+        with case(path), pytest.raises(UsageError, match=f"export_c: path must be .*{named}"):
+            rnn.formats.export_c(net, path)
+    for path in (300 * "a", 300 * "a" + ".c"):
+        with case(path), pytest.raises(GraphnetError, match="cannot write"):
+            rnn.formats.export_c(net, path)
+    assert not list(tmp_path.iterdir())

@@ -209,3 +209,28 @@ def test_cases_without_a_scored_step_have_no_metrics() -> None:
     arrays = {"x": zeros, "t": zeros, "lengths": np.array([3, 0, 2, 0])}
     metrics = rnn.GraphCases(net, arrays, graph=graph, valid=arrays).metrics()
     assert {name: metric() for name, metric in metrics.items()} == {"accuracy": 1.0, "exact": 1.0}
+
+
+@pytest.mark.parametrize("optimizer", [
+    rnn.NaturalGradient("kfac"), rnn.NaturalGradient("rms"), rnn.Riemannian("qdruop"),
+    rnn.HessianFree(preconditioner="kfac", cg_steps=5),
+])  # fmt: skip
+def test_steps_without_a_target_change_nothing(optimizer: Any) -> None:
+    generator = np.random.default_rng(0)
+    x, t = generator.normal(size=(3, 6, 2)), generator.normal(size=(3, 6, 1))
+    t[:, 1:5] = np.nan
+    net = rnn.Network([rnn.Elman(2)], 2, 1, loss="squared")
+    problem = rnn.Arrays(net, x, t, batch=1, weights=~np.isnan(t), valid=None)
+    outcome = rnn.Trainer(problem, rnn.Training(optimizer, epochs=2, stopping=None)).run()
+    assert outcome.steps == 12
+    assert 0 < outcome.best < 2
+
+
+def test_curvature_is_of_batches_with_targets() -> None:
+    generator = np.random.default_rng(0)
+    x, t = generator.normal(size=(3, 6, 2)), generator.normal(size=(3, 6, 1))
+    t[:, ::2] = np.nan
+    net = rnn.Network([rnn.Elman(2)], 2, 1, loss="squared")
+    problem = rnn.Arrays(net, x, t, batch=1, gradient_batches=6, weights=~np.isnan(t), valid=None)
+    for epoch in range(5):
+        assert problem.feed(epoch, 0).loss(net.theta) > 0

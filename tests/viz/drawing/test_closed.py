@@ -443,6 +443,13 @@ def test_lengths_add_no_edges_from_inputs() -> None:
     assert edges[0] == edges[1]
 
 
+def test_states_of_more_steps_ago_than_there_are() -> None:
+    for time in (2, 3):
+        boxes = viz.draw(rnn.Network([rnn.NARX(2)], 3, 3).unroll(time, 2)).picture.shapes
+        states = [plain(box.lines[0]) for box in boxes if box.kind is BoxKind.STATE]
+        assert states == ["h1,0", "h2,0", "h3,0", "x1,0", "x2,0"]
+
+
 def test_states_of_several_steps_ago_are_initial_states() -> None:
     drawing = viz.draw(rnn.Network([rnn.NARX(2)], 3, 3).unroll(5, 2))
     boxes = drawing.picture.shapes
