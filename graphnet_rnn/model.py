@@ -25,6 +25,8 @@ __all__ = ["Model", "ModelObjective"]
 HELD = ("initial", "values")
 #: Names that no argument may have, besides those of Model's attributes: of nodes, and of the class in a description.
 OWN = ("fixed", "model", "parameters")
+#: Beginning of names in files that are not names of weights.
+STATE, METADATA = "state.", "__metadata__"
 
 
 class Model(FlatParameters, ShowsItself, ABC):
@@ -99,6 +101,12 @@ class Model(FlatParameters, ShowsItself, ABC):
         self.parts = self._distinct_models()
         self.parameters = ParameterNodes(self.parameters | self._of_parts("parameters"))
         self.fixed = ParameterNodes(self.fixed | self._of_parts("fixed"))
+        for name in (*self.parameters, *self.fixed):
+            if name.startswith((STATE, METADATA)):
+                raise UsageError(
+                    f"{type(self).__name__}: a weight has the name {name!r}, but names that begin with {STATE!r} or "
+                    f"{METADATA!r} have another meaning in model files; rename the weight or the argument"
+                )
 
     def _of_parts(self, kind: str) -> dict[str, Node]:
         parts = self.parts.items()

@@ -31,7 +31,7 @@ from graphnet_rnn.files.tensor_file import read_tensor_file, tensor_bytes
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.digest import equation_digest, same_digest
 from graphnet_rnn.installed import installed
-from graphnet_rnn.model import HELD, Model
+from graphnet_rnn.model import HELD, STATE, Model
 from graphnet_rnn.models.energy.rbm import RBM
 from graphnet_rnn.models.energy.stack import Stack
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
@@ -47,8 +47,6 @@ __all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
 #: Raised whenever an older reader would misread a file.
 FORMAT = 1
 KEY = "graphnet"
-#: Prefix of tensors that belong to a training state.
-STATE = "state."
 #: Models found by name, besides entry points of graphnet_rnn.models; pass other classes to `load`.
 MODELS: dict[str, type[Model]] = {
     kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, RecurrentNADE, Seq2Seq)

@@ -106,10 +106,12 @@ def composed(function: Callable[..., Any]) -> type[Composed]:
         )
     own = parameters[: names.index("batch")]
     for parameter in own:
-        if parameter.name in HELD or hasattr(Composed, parameter.name):  # Model checks the others
+        if parameter.name in (*HELD, "self", "seed") or hasattr(
+            Composed, parameter.name
+        ):  # Model checks the others
             raise UsageError(
-                f"composed: {function.__name__} has an argument {parameter.name!r}, which is an attribute of "
-                "every model; rename it"
+                f"composed: {function.__name__} has an argument {parameter.name!r}, a name that every model uses; "
+                "rename it"
             )
     members = {
         "build": staticmethod(function),

@@ -165,20 +165,18 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
             print(f"{options.data}: {note}")
     scores = scores_of(network, fitting_loss(sequences, network.loss))
     of = "step" if judged_by_step(network) else "case"
-    steps, more = f"{int(sequences.inside().sum()):,}", ""
+    steps, cases, more = f"{int(sequences.inside().sum()):,}", f"{len(sequences):,}", ""
     w = sequences.target_weights()
-    if (
-        sequences.by_step
-        and (scored := np.count_nonzero(w if w.ndim == 2 else w.any(axis=2))) < sequences.inside().sum()
-    ):
+    scored = np.count_nonzero(w if w.ndim == 1 + bool(sequences.by_step) else w.any(axis=-1))
+    if sequences.by_step and scored < sequences.inside().sum():
         steps = f"{scored:,} of {steps}"
+    elif not sequences.by_step and scored < len(sequences):
+        cases = f"{scored:,} of {cases}"
     if scores.confusion is not None:
         more = f", accuracy {scores.accuracy:.2%}, mean F1 score {f1_of(scores.confusion):.4f}"
     elif scores.mae is not None and (table is None or table.columns.horizon is None):
         more = f", MAE {scores.mae:.4g}, RMSE {scores.rmse:.4g}"
-    print(
-        f"{scores.loss:.4f} {network.unit} a {of}{more}, over {len(sequences):,} cases, {steps} steps in all"
-    )
+    print(f"{scores.loss:.4f} {network.unit} a {of}{more}, over {cases} cases, {steps} steps in all")
     if scores.confusion is not None and len(scores.confusion) <= FEW_CLASSES:
         classes = None if network.columns is None else network.columns.classes
         print(_confusion(scores.confusion, classes or [str(i) for i in range(network.outputs)]))

@@ -200,6 +200,9 @@ UNREAD = lambda u, batch: (gn.sum(u.final[0], axis=1), {"m": gn.input((batch,), 
 
 
 def of_values(one: Any, values: Any, batch: int, **how: Any) -> Any: ...
+def of_seed(one: Any, seed: Any, batch: int, **how: Any) -> Any: ...
+def of_self(self: Any, batch: int, **how: Any) -> Any: ...
+def of_state(state: Any, batch: int, **how: Any) -> Any: ...
 def without_how(one: Any, batch: int) -> Any: ...
 def without_parts(batch: int, **how: Any) -> Any: ...
 
@@ -226,7 +229,10 @@ def test_invalid_arguments_are_rejected() -> None:
         (lambda: of_classes(classes == 1), DataError, "t must be int64"),
         (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must take parts, then"),
         (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, which a Trainer"),
-        (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which is an attribute"),
+        (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', a name that every model"),
+        (lambda: rnn.composed(of_seed), UsageError, "of_seed has an argument 'seed', a name that every model"),
+        (lambda: rnn.composed(of_self), UsageError, "of_self has an argument 'self', a name that every model"),
+        (lambda: rnn.composed(of_state)(net(2, 0)), UsageError, "'state.layer0.W_xr', but names that begin with"),
         (lambda: joined(*[net(2, 0)] * 2, net(4, 1)), UsageError, "joined: one and other are the same Network; pass"),
         (lambda: cases(TWO_NAMES), UsageError, "two inputs have the name 'x' (made at"),
         (lambda: cases(UNREAD), UsageError, "GraphCases: the metric m depends on m[2] (made at"),

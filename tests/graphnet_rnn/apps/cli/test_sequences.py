@@ -74,6 +74,7 @@ def test_trained_models_are_evaluated_and_predict(capsys: Any, target: str, loss
     said = capsys.readouterr().out
     unit = "standardized squared error" if loss == "squared" else "nats"
     assert f"{expected:.4f} {unit} a {'case' if whole else 'step'}" in said
+    assert f"over {'29 of 30' if whole else '30'} cases" in said  # the first has the weight 0
     assert main(["predict", MODEL, "d.npz", *chosen, "--out", "p.npz"]) == 0
     with np.load("p.npz") as file:
         found = dict(file)
