@@ -281,9 +281,8 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "rms": RootMeanSquare,
     "frequency": Frequency,
 }
-KINDS: dict[str, type[Metric]] = {
-    kind.__name__: kind for kind in (OuterProduct, Backpropagated, Kronecker, RootMeanSquare, Frequency)
-}
+#: Their classes by name.
+KINDS: dict[str, type[Metric]] = {kind.__name__: kind for kind in (type(make()) for make in METRICS.values())}
 
 
 def as_metric(who: str, given: Any, argument: str = "metric must be") -> Metric:
