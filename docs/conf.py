@@ -96,6 +96,7 @@ guides_that_run = [
     "schedules",
     "early_stopping_and_callbacks",
     "second_order",
+    "hessian_free_settings",
     "hmm_and_rbm",
     "non_convex_losses",
     "natural_gradient",

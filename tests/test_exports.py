@@ -136,7 +136,7 @@ def mistake_in(call: ast.Call) -> str:
 
 
 #: Classes that the reader of a page writes.
-INVENTED = {"rnn.Windows", "rnn.riemannian.Squares", "rnn.tasks.Echo"}
+INVENTED = {"rnn.TextBatches", "rnn.riemannian.Absolute", "rnn.tasks.Echo"}
 
 
 def test_calls_in_prose_fit_the_signatures() -> None:

@@ -16,7 +16,6 @@ with lazy_imports(__name__):
     from graphnet_rnn.riemannian.blocks import Solver
     from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
     from graphnet_rnn.riemannian.metrics import (
-        KINDS,
         METRICS,
         Backpropagated,
         Frequency,
@@ -27,7 +26,6 @@ with lazy_imports(__name__):
     )
 
 __all__ = [
-    "KINDS",
     "METRICS",
     "Backpropagated",
     "Frequency",

@@ -59,11 +59,11 @@ class Metric(ABC):
     >>> rnn.riemannian.Kronecker().description()["metric"]
     'Kronecker'
     >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
-    >>> outputs = rnn.riemannian.moduli.Outputs(u.cost)
-    >>> hidden, judged = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
-    >>> [m.shape for m in metrics[0].moduli(outputs, [hidden], [judged], u.random)[0]]
+    >>> losses = rnn.riemannian.moduli.Outputs(u.cost)
+    >>> hidden, output = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
+    >>> [m.shape for m in metrics[0].moduli(losses, [hidden], [output], u.random)[0]]
     [(1, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
-    >>> [m.shape for m in metrics[0].output_moduli(outputs, [judged], u.random)[0]]
+    >>> [m.shape for m in metrics[0].output_moduli(losses, [output], u.random)[0]]
     [(1, 2), (1, 2), (1, 2), (1, 2), (1, 2)]
     """
 
@@ -88,14 +88,14 @@ class Metric(ABC):
     @abstractmethod
     def moduli(
         self,
-        outputs: Outputs,
+        losses: Outputs,
         hidden: Sequence[UnitGroup],
-        judged: Sequence[UnitGroup],
+        output: Sequence[UnitGroup],
         random: gn.RandomSource,
     ) -> Moduli:
         """m̃ of the groups that no loss reads directly (hidden groups).
 
-        outputs: the cost's losses and the nodes that they read. hidden: the hidden groups. judged: the output groups,
+        losses: the cost's losses and the nodes that they read. hidden: the hidden groups. output: the output groups,
         which a loss reads directly. random: source of random targets or signs.
         """
 
@@ -103,9 +103,9 @@ class Metric(ABC):
         """Class and settings as JSON; see as_metric."""
         return {"metric": type(self).__name__, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
-    def output_moduli(self, outputs: Outputs, judged: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
-        """m̃ of the groups that a loss reads directly (output groups). outputs, judged, random: see moduli."""
-        return [outputs.curvature(group.pre_activations) for group in judged]
+    def output_moduli(self, losses: Outputs, output: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+        """m̃ of the groups that a loss reads directly (output groups). losses, output, random: see moduli."""
+        return [losses.curvature(group.pre_activations) for group in output]
 
 
 @dataclass(frozen=True)
@@ -121,33 +121,31 @@ class OuterProduct(Metric):
     >>> metric.description()["metric"]
     'OuterProduct'
     >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
-    >>> outputs = rnn.riemannian.moduli.Outputs(u.cost)
-    >>> hidden, judged = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
-    >>> [B.shape for B in metric.slopes(outputs, [hidden], u.random)[0]]
+    >>> losses = rnn.riemannian.moduli.Outputs(u.cost)
+    >>> hidden, output = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
+    >>> [B.shape for B in metric.slopes(losses, [hidden], u.random)[0]]
     [(1, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
     """
 
     sampled: bool = False
 
-    def slopes(self, outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
-        """B, of the given targets, or of drawn ones; groups: groups of the cost; outputs, random: see moduli."""
-        return (
-            moduli.drawn_slopes(outputs, groups, random) if self.sampled else moduli.slopes(outputs, groups)
-        )
+    def slopes(self, losses: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+        """B, of the given targets, or of drawn ones; groups: groups of the cost; losses, random: see moduli."""
+        return moduli.drawn_slopes(losses, groups, random) if self.sampled else moduli.slopes(losses, groups)
 
     def moduli(
         self,
-        outputs: Outputs,
+        losses: Outputs,
         hidden: Sequence[UnitGroup],
-        judged: Sequence[UnitGroup],
+        output: Sequence[UnitGroup],
         random: gn.RandomSource,
     ) -> Moduli:
-        return [[B * B for B in found] for found in self.slopes(outputs, hidden, random)]
+        return [[B * B for B in found] for found in self.slopes(losses, hidden, random)]
 
-    def output_moduli(self, outputs: Outputs, judged: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+    def output_moduli(self, losses: Outputs, output: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         if self.outputs != "same":
-            return super().output_moduli(outputs, judged, random)
-        return self.moduli(outputs, judged, judged, random)
+            return super().output_moduli(losses, output, random)
+        return self.moduli(losses, output, output, random)
 
 
 @dataclass(frozen=True)
@@ -221,12 +219,12 @@ class Kronecker(OuterProduct):
 
     def moduli(
         self,
-        outputs: Outputs,
+        losses: Outputs,
         hidden: Sequence[UnitGroup],
-        judged: Sequence[UnitGroup],
+        output: Sequence[UnitGroup],
         random: gn.RandomSource,
     ) -> Moduli:
-        return self.slopes(outputs, hidden, random)
+        return self.slopes(losses, hidden, random)
 
 
 @dataclass(frozen=True)
@@ -255,18 +253,18 @@ class Backpropagated(Metric):
 
     def moduli(
         self,
-        outputs: Outputs,
+        losses: Outputs,
         hidden: Sequence[UnitGroup],
-        judged: Sequence[UnitGroup],
+        output: Sequence[UnitGroup],
         random: gn.RandomSource,
     ) -> Moduli:
         match self.estimate:
             case "structured":
-                return moduli.structured(outputs, hidden, judged)
+                return moduli.structured(losses, hidden, output)
             case "probe":
-                return moduli.probed(outputs, hidden, random)
+                return moduli.probed(losses, hidden, random)
             case _:
-                return moduli.exact(outputs, hidden)
+                return moduli.exact(losses, hidden)
 
 
 #: Metrics by their names in the source and on the command line.
@@ -281,9 +279,8 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "rms": RootMeanSquare,
     "frequency": Frequency,
 }
-KINDS: dict[str, type[Metric]] = {
-    kind.__name__: kind for kind in (OuterProduct, Backpropagated, Kronecker, RootMeanSquare, Frequency)
-}
+#: Their classes by name.
+KINDS: dict[str, type[Metric]] = {kind.__name__: kind for kind in (type(make()) for make in METRICS.values())}
 
 
 def as_metric(who: str, given: Any, argument: str = "metric must be") -> Metric:
@@ -332,27 +329,27 @@ class OverCost:
         self.metric, self.parameters = metric, list(parameters)
         #: Random numbers of this part, so that the order of creation does not matter.
         self.random = gn.RandomSource(0)
-        outputs, hidden, judged = _divided(cost, self.parameters, carry, relative)
+        losses, hidden, output = _divided(cost, self.parameters, carry, relative)
         wanted = hidden if part != "outputs" else []
         self.hidden_groups = len(wanted)
-        m = metric.moduli(outputs, wanted, judged, self.random) if wanted else []
+        m = metric.moduli(losses, wanted, output, self.random) if wanted else []
         self.blocks = [
             block_of(metric.reduction, Rows(group, each)) for group, each in zip(wanted, m, strict=True)
         ]
-        last = judged if part != "hidden" else []
+        last = output if part != "hidden" else []
         kept = metric.reduction if metric.outputs == "same" else metric.outputs
-        at_outputs = metric.output_moduli(outputs, last, self.random) if last else []
+        at_outputs = metric.output_moduli(losses, last, self.random) if last else []
         self.blocks += [block_of(kept, Rows(group, m)) for group, m in zip(last, at_outputs, strict=True)]
         self._nodes = [block.nodes() for block in self.blocks]
         given = metric.output_damping is not None or metric.outputs == "same"
-        symbols = _weights_of_symbols(outputs) if last and not given else []
+        symbols = _weights_of_symbols(losses) if last and not given else []
         self._by_frequency = bool(symbols)
         #: The damping of Kronecker factors is that of a mean over cases, effectively (Σ w)² / Σ w² of them.
         self._spread = (
-            outputs.spread if any(isinstance(block, KroneckerFactors) for block in self.blocks) else []
+            losses.spread if any(isinstance(block, KroneckerFactors) for block in self.blocks) else []
         )
         self._all = [
-            outputs.scale,
+            losses.scale,
             *self._spread,
             *symbols,
             *(node for nodes in self._nodes for node in nodes),
@@ -491,10 +488,10 @@ def _divided(
     cost: Node, parameters: Sequence[Node], carry: Carry | None = None, relative: Node | None = None
 ) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
     """Outputs of the cost, its hidden groups, and its output groups."""
-    outputs = Outputs(cost, carry, relative)
+    losses = Outputs(cost, carry, relative)
     found = unit_groups(cost, parameters)
-    judged = [group for group in found if outputs.is_output(group)]
-    return outputs, [group for group in found if group not in judged], judged
+    output = [group for group in found if losses.is_output(group)]
+    return losses, [group for group in found if group not in output], output
 
 
 def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:

@@ -124,9 +124,9 @@ class Outputs:
             for each in group.pre_activations
         )
 
-    def require_pre_activations(self, judged: Sequence[UnitGroup]) -> None:
+    def require_pre_activations(self, output: Sequence[UnitGroup]) -> None:
         """Raises UsageError unless the losses read the pre-activations of these groups and nothing else."""
-        known = {each.V for group in judged for each in group.pre_activations}
+        known = {each.V for group in output for each in group.pre_activations}
         for V in self._at:
             if V not in known:
                 raise UsageError(
@@ -373,19 +373,19 @@ def _unit(V: Node, j: int) -> Node:
     return gn.broadcast_to(gn.constant(row), V.shape)
 
 
-def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[UnitGroup]) -> Moduli:
+def structured(outputs: Outputs, groups: Sequence[UnitGroup], output: Sequence[UnitGroup]) -> Moduli:
     """The modulus of `exact` for nets whose sources and added terms depend on pre-activations unit by unit.
 
     Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as written, at the cost of a backward pass through
-    a step for each step. judged: the output groups.
+    a step for each step. output: the output groups.
     Raises UsageError for other nets, and for nets whose states carry changes over many steps without a pre-activation
     between, like memory cells: these need derivatives for all pairs of steps.
     """
     assert outputs.carry is None, "see Metric.by_pieces"
-    outputs.require_pre_activations(judged)
+    outputs.require_pre_activations(output)
     places = {each.V: None for group in groups for each in group.pre_activations}
     m: dict[Node, list[Node]] = {V: [] for V in places}
-    for group in judged:
+    for group in output:
         for each in group.pre_activations:
             _judge(outputs, each, m)
     met: dict[Node, list[Term]] = {V: [] for V in places}

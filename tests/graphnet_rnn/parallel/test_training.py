@@ -238,12 +238,7 @@ def test_batches_that_are_made_lazily() -> None:
     assert found[0] == found[1]
 
 
-#: Problems that cannot be shared; their errors say why.
-UNSHARED = (
-    "carried", "carried, overlapping", "arrays", "arrays, classes", "arrays, ragged", "composed, attention",
-    "composed", "movements", "symbols", "energy", "energy, curved", "energy, drawn", "energy over time", "stream",
-    "stream, by weight", "stream, truncated", "one's own",
-)  # fmt: skip
+UNSHARED = [name for name, row in PROBLEMS.items() if not row.shared]
 
 
 @pytest.mark.parametrize("name", some_quick(PROBLEMS, (*QUICK, *UNSHARED)))

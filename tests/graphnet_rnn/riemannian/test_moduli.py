@@ -68,6 +68,29 @@ def parts_of(u: Any) -> tuple[moduli.Outputs, list[Any], list[Any]]:
     return parts(u.cost, u.network.parameters.values())
 
 
+def moduli_and_slopes(metric: metrics.Metric) -> tuple[Array, Array]:
+    """m and B of 3 Elman units, (4 steps, 2 cases, 3 units): m by the metric, B by NumPy."""
+    u = unrolled([rnn.Elman(3)], 4, 2)
+    (m,) = metric.moduli(*parts_of(u), gn.RandomSource(0))
+    x, t = drawn(u)
+    W_xh, W_hh, b_h, W_ho, b_o = (node.value for node in u.network.parameters.values())
+    h = [np.zeros((2, 3))]
+    for symbols in x:
+        h.append(np.tanh(W_xh[symbols] + h[-1] @ W_hh + b_h))
+    B, later = np.zeros((4, 2, 3)), np.zeros((2, 3))
+    for k in reversed(range(4)):
+        p = np.exp(h[k + 1] @ W_ho + b_o)
+        judged = p / p.sum(axis=1, keepdims=True) - np.eye(3)[t[k]]
+        B[k] = (judged @ W_ho.T + later) * (1 - h[k + 1] ** 2)
+        later = B[k] @ W_hh.T
+    return np.array(gn.compile(m, [u.inputs, u.targets])(x, t)), B
+
+
+def test_outer_product() -> None:
+    m, B = moduli_and_slopes(metrics.OuterProduct())
+    np.testing.assert_allclose(m, B**2, rtol=1e-9)
+
+
 def test_weights_are_derivatives_from_unit_to_unit() -> None:
     any_loss = [
         [rnn.Elman(4), rnn.Elman(2)], [rnn.GRU(3), rnn.Elman(2)], [rnn.GraphRNN(4, edges=3)], [rnn.LSTM(3)],

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -220,41 +220,122 @@ def own(rows: int = 40, seed: int = 1) -> Problem:
     return Fit(Line(3), x, (x @ [1, -2, 3]).astype("float32"))
 
 
+#: Arguments that change a setting, and a part of the error.
+Change = tuple[dict[str, Any], str]
+
+
 @dataclass(frozen=True)
 class Row:
-    """make: returns a new problem; takes settings of the problem. optimizer: a suitable one."""
+    """make: returns a new problem; takes settings of the problem. optimizer: a suitable one.
+
+    shared: True if several processes can train it together. changed: a change of each setting, see Change; those of
+    ObjectiveProblem are in test_problems.py.
+    """
 
     make: Callable[..., Problem]
     optimizer: Callable[[], rnn.optimizers.Optimizer] = lambda: rnn.Adam(0.01)
+    shared: bool = False
+    changed: Mapping[str, Change] = field(default_factory=dict)
 
 
 HESSIAN_FREE = lambda: rnn.HessianFree(damping=0.1, cg_steps=5)
 STRUCTURAL = lambda: rnn.HessianFree(structural=0.3, adapts="structural", cg_steps=5, preconditioner=0.75)
+#: Changes of the settings that Arrays and GraphCases have.
+CASES: dict[str, Change] = {
+    "batch": ({"batch": 7}, "batch was 8, now it is 7"),
+    "valid": ({"valid": 0.2}, "the data have changed"),
+    "weights": ({"weights": None}, "the data have changed"),
+    "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
+}
+CURVATURE: dict[str, Change] = {
+    "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2")
+}
 PROBLEMS: dict[str, Row] = {
     "carried": Row(carried),
     "carried, overlapping": Row(lambda **how: carried(stride=6, **how), lambda: rnn.Nesterov(0.05)),
-    "drawn": Row(drawn, STRUCTURAL),
-    "arrays": Row(arrays),
-    "arrays, several batches": Row(lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE),
-    "composed": Row(composed),
-    "composed, several batches": Row(lambda **how: composed(gradient_batches=2, **how), HESSIAN_FREE),
+    "drawn": Row(drawn, STRUCTURAL, shared=True),
+    "arrays": Row(arrays, changed={
+        **CASES,
+        "network": ({"network": {"seed": 1}}, "model.seed was 0, now it is 1"),
+        "inputs": ({"inputs": draws(3).normal(size=(7, 37, 3))}, "the data have changed"),
+        "targets": ({"targets": np.zeros((7, 37, 2))}, "the data have changed"),
+        "unscored": ({"unscored": 1}, "unscored was 0, now it is 1"),
+        "loss": ({"loss": lambda o, t: abs(o - t)}, "loss"),
+    }),
+    "arrays, several batches": Row(
+        lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE, shared=True, changed=CURVATURE
+    ),
+    "composed": Row(composed, changed={
+        **CASES,
+        "model": ({"model": {"seed": 1}}, "model.one.seed was 0, now it is 1"),
+        "arrays": ({"arrays": {**pair_arrays(), "t": np.zeros((4, 37), int)}}, "the data have changed"),
+        "graph": ({"graph": with_noise}, "the graph has changed"),
+    }),
+    "composed, several batches": Row(
+        lambda **how: composed(gradient_batches=2, **how), HESSIAN_FREE, shared=True, changed=CURVATURE
+    ),
     "composed, attention": Row(attentive, HESSIAN_FREE),
-    "arrays, classes": Row(classes),
-    "arrays, ragged": Row(ragged),
-    "arrays, ragged, several batches": Row(lambda **how: ragged(gradient_batches=2, **how), HESSIAN_FREE),
-    "fresh": Row(fresh, HESSIAN_FREE),
-    "energy": Row(energy, lambda: rnn.Momentum(0.05)),
+    "arrays, classes": Row(classes, changed={
+        "balanced": ({"balanced": True}, "balanced was False, now it is True"),
+    }),
+    "arrays, ragged": Row(ragged, changed={
+        "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data have changed"),
+        "buckets": ({"buckets": 1}, "buckets was 3, now it is 1"),
+    }),
+    "arrays, ragged, several batches": Row(lambda **how: ragged(gradient_batches=2, **how), HESSIAN_FREE, shared=True),
+    "fresh": Row(fresh, HESSIAN_FREE, shared=True, changed={
+        "task": ({"length": 12}, "task.length was 10, now it is 12"),
+        "batch": ({"batch": 11}, "batch was 10, now it is 11"),
+        "gradient_batches": ({"gradient_batches": 3}, "gradient_batches was 2, now it is 3"),
+        "test": ({"test": 31}, "test was 30, now it is 31"),
+        "seed": ({"seed": 1}, "seed was 0, now it is 1"),
+        "steps": ({"steps": 4}, "steps was 3, now it is 4"),
+    }),
+    "energy": Row(energy, lambda: rnn.Momentum(0.05), changed={
+        "model": ({"model": rbm(seed=1)}, "model.seed was 0, now it is 1"),
+        "data": ({"data": bits(45, 6, seed=3)}, "the data have changed"),
+        "batch": ({"batch": 9}, "batch was 10, now it is 9"),
+        "gibbs_steps": ({"gibbs_steps": 2}, "gibbs_steps was 1, now it is 2"),
+        "below": ({"below": [rbm()], "model": rbm(4)}, "model.visible was 6, now it is 4"),
+        "valid": ({"valid": 0.2}, "the data have changed"),
+        "chains": ({"chains": 2}, "chains was 1, now it is 2"),
+        "seed": ({"seed": 1}, "seed was 0, now it is 1"),
+    }),
     "energy, curved": Row(lambda **how: energy(chains=3, **how), HESSIAN_FREE),
-    "energy, drawn": Row(drawn_energy, lambda: rnn.Momentum(0.05)),
-    "energy over time": Row(temporal, lambda: rnn.Nesterov(0.05)),
-    "movements": Row(movements),
-    "movements, several batches": Row(lambda **how: movements(gradient_batches=2, **how), HESSIAN_FREE),
-    "symbols": Row(symbols, rnn.ExpectationMaximization),
-    "symbols, shared": Row(lambda **how: symbols(shares=3, **how), rnn.ExpectationMaximization),
-    "stream": Row(stream),
+    "energy, drawn": Row(drawn_energy, lambda: rnn.Momentum(0.05), changed={
+        "drawn": ({"drawn": 60}, "drawn was 45, now it is 60"),
+        "data": ({"data": lambda generator, count: np.zeros((count, 6))}, "the data have changed"),
+    }),
+    "energy over time": Row(temporal, lambda: rnn.Nesterov(0.05), changed={
+        "below": ({"below": [rnn.energy.TRBM(6, 4, seed=1)]}, "the data have changed"),
+        "gibbs_steps": ({"gibbs_steps": lambda n: 1 + n // 5}, "gibbs_steps was temporal.<locals>.<lambda> "),
+    }),
+    "movements": Row(movements, changed={
+        "task": ({"noise": 0.3}, "task.noise was 0.1, now it is 0.3"),
+        "task, arm": ({"arm": rnn.control.Arm(mass1=0.4)}, "arm.mass1 was 0.35, now it is 0.4"),
+        "task, radius": ({"radius": 0.05}, "the data have changed"),
+        "steps": ({"steps": 5}, "steps was 4, now it is 5"),
+        "gradient_batches": ({"gradient_batches": 3}, "gradient_batches was 1, now it is 3"),
+    }),
+    "movements, several batches": Row(lambda **how: movements(gradient_batches=2, **how), HESSIAN_FREE, shared=True),
+    "symbols": Row(symbols, rnn.ExpectationMaximization, changed={
+        "shares": ({"shares": 2}, "shares was 1, now it is 2"),
+        "model": ({"symbols": draws(5).integers(0, 4, (20, 5))}, "the data have changed"),
+        "symbols": ({"symbols": draws().integers(0, 4, (5, 20))}, "the data have changed"),
+        "valid": ({"valid": None}, "the data have changed"),
+    }),
+    "symbols, shared": Row(lambda **how: symbols(shares=3, **how), rnn.ExpectationMaximization, shared=True),
+    "stream": Row(stream, changed={
+        "learner": ({"batch": 3}, "batch was 2, now it is 3"),
+        "inputs": ({"inputs": np.zeros((19, 2), int)}, "the data have changed"),
+        "targets": ({"targets": np.zeros((19, 2), int)}, "the data have changed"),
+        "every": ({"every": 4}, "every was 3, now it is 4"),
+        "weights": ({"weights": np.arange(1, 20)}, "the data have changed"),
+        "valid": ({"valid": (np.zeros((3, 1), int), np.zeros((3, 1), int))}, "the data have changed"),
+    }),
     "stream, by weight": Row(lambda **how: stream(weights=np.arange(19) % 3, valid=(np.ones((5, 1), int),) * 2, **how)),
     "stream, truncated": Row(lambda **how: stream(rnn.online.TruncatedLSTM, **how), lambda: rnn.Nesterov(0.05)),
-    "one's own": Row(own, lambda: rnn.LBFGS(iterations=2)),
+    "one's own": Row(own, lambda: rnn.LBFGS(iterations=2), changed={"rows": ({"seed": 2}, "x was float32 [40, 3] ")}),
 }  # fmt: skip
 
 

@@ -22,7 +22,9 @@ import viz
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import DataError, ModelFileError, UsageError
 from graphnet_rnn.formats.model_file import ModelFile, read_model_file
+from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.training import Listener, Problem, Trainer, Training
+from graphnet_rnn.training.problem import ObjectiveProblem
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import PROBLEMS, Line, begin, bits, draws, rbm
 from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows, settings_of
@@ -117,104 +119,28 @@ def test_best_model_is_saved_and_charts_show_the_run(whole: Any, tmp_path: Path)
             assert [row["best"] for row in epochs] == falls
 
 
-#: Settings that problems of cases share -> (another value, what is said)
-OF_CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "batch": ({"batch": 7}, "batch was 8, now it is 7"),
-    "valid": ({"valid": 0.2}, "the data have changed"),
-    "weights": ({"weights": None}, "the data have changed"),
-    "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
+#: Changes of the settings of ObjectiveProblem; clip_values needs a first-order optimizer.
+OF_OBJECTIVES: dict[str, problems.Change] = {
     "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
     "frozen": ({"frozen": "*.b_*"}, "frozen"),
 }
-CURVATURE = {"curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2")}
-#: kind -> setting -> (another value of it, what is said)
-OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
-    "arrays": {
-        **OF_CASES,
-        "network": ({"network": {"seed": 1}}, "model.seed was 0, now it is 1"),
-        "inputs": ({"inputs": draws(3).normal(size=(7, 37, 3))}, "the data have changed"),
-        "targets": ({"targets": np.zeros((7, 37, 2))}, "the data have changed"),
-        "unscored": ({"unscored": 1}, "unscored was 0, now it is 1"),
-        "loss": ({"loss": lambda o, t: abs(o - t)}, "loss"),
-    },
-    "arrays, ragged": {
-        "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data have changed"),
-        "buckets": ({"buckets": 1}, "buckets was 3, now it is 1"),
-    },
-    "arrays, classes": {"balanced": ({"balanced": True}, "balanced was False, now it is True")},
-    "composed": {
-        **OF_CASES,
-        "model": ({"model": {"seed": 1}}, "model.one.seed was 0, now it is 1"),
-        "arrays": ({"arrays": {**problems.pair_arrays(), "t": np.zeros((4, 37), int)}}, "the data have changed"),
-        "graph": ({"graph": problems.with_noise}, "the graph has changed"),
-    },
-    "composed, several batches": CURVATURE,
-    "arrays, several batches": CURVATURE,
-    "fresh": {
-        "task": ({"length": 12}, "task.length was 10, now it is 12"),
-        "batch": ({"batch": 11}, "batch was 10, now it is 11"),
-        "gradient_batches": ({"gradient_batches": 3}, "gradient_batches was 2, now it is 3"),
-        "test": ({"test": 31}, "test was 30, now it is 31"),
-        "seed": ({"seed": 1}, "seed was 0, now it is 1"),
-        "steps": ({"steps": 4}, "steps was 3, now it is 4"),
-    },
-    "energy": {
-        "model": ({"model": rbm(seed=1)}, "model.seed was 0, now it is 1"),
-        "data": ({"data": bits(45, 6, seed=3)}, "the data have changed"),
-        "batch": ({"batch": 9}, "batch was 10, now it is 9"),
-        "gibbs_steps": ({"gibbs_steps": 2}, "gibbs_steps was 1, now it is 2"),
-        "below": ({"below": [rbm()], "model": rbm(4)}, "model.visible was 6, now it is 4"),
-        "valid": ({"valid": 0.2}, "the data have changed"),
-        "chains": ({"chains": 2}, "chains was 1, now it is 2"),
-        "seed": ({"seed": 1}, "seed was 0, now it is 1"),
-    },
-    "energy, drawn": {
-        "drawn": ({"drawn": 60}, "drawn was 45, now it is 60"),
-        "data": ({"data": lambda generator, count: np.zeros((count, 6))}, "the data have changed"),
-    },
-    "energy over time": {
-        "below": ({"below": [rnn.energy.TRBM(6, 4, seed=1)]}, "the data have changed"),
-        "gibbs_steps": ({"gibbs_steps": lambda n: 1 + n // 5}, "gibbs_steps was temporal.<locals>.<lambda> "),
-    },
-    "movements": {
-        "task": ({"noise": 0.3}, "task.noise was 0.1, now it is 0.3"),
-        "task, arm": ({"arm": rnn.control.Arm(mass1=0.4)}, "arm.mass1 was 0.35, now it is 0.4"),
-        "task, radius": ({"radius": 0.05}, "the data have changed"),
-        "steps": ({"steps": 5}, "steps was 4, now it is 5"),
-        "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
-        "frozen": ({"frozen": "*.b_*"}, "frozen"),
-        "clip_values": ({"clip_values": 0.1}, "clip_values was None, now it is 0.1"),
-        "gradient_batches": ({"gradient_batches": 3}, "gradient_batches was 1, now it is 3"),
-    },
-    "symbols": {
-        "shares": ({"shares": 2}, "shares was 1, now it is 2"),
-        "model": ({"symbols": draws(5).integers(0, 4, (20, 5))}, "the data have changed"),
-        "symbols": ({"symbols": draws().integers(0, 4, (5, 20))}, "the data have changed"),
-        "valid": ({"valid": None}, "the data have changed"),
-    },
-    "stream": {
-        "learner": ({"batch": 3}, "batch was 2, now it is 3"),
-        "inputs": ({"inputs": np.zeros((19, 2), int)}, "the data have changed"),
-        "targets": ({"targets": np.zeros((19, 2), int)}, "the data have changed"),
-        "every": ({"every": 4}, "every was 3, now it is 4"),
-        "weights": ({"weights": np.arange(1, 20)}, "the data have changed"),
-        "valid": ({"valid": (np.zeros((3, 1), int), np.zeros((3, 1), int))}, "the data have changed"),
-    },
-    "one's own": {"rows": ({"seed": 2}, "x was float32 [40, 3] ")},
-}  # fmt: skip
 #: Those that change how numbers are rounded at most; and what test_run_identity has, which has the texts' too.
 FREE = {"threads", "memory", "backend", "network"}
 
 
 def test_another_run_is_refused_by_name(tmp_path: Path) -> None:
-    for name, others in OTHER.items():
+    for name, row in PROBLEMS.items():
+        if not row.changed:
+            continue
+        both = isinstance(row.make(), ObjectiveProblem) and isinstance(row.optimizer(), FirstOrder)
+        others = {**row.changed, **(OF_OBJECTIVES if both else {})}
         folder = tmp_path / name
         begin(name, folder, epochs=1, listeners=[interrupt_at(1)]).run()
         before = {p.name: p.read_bytes() for p in folder.iterdir()}
         for setting, (changed, said) in others.items():
             with case(name, setting):
-                other = begin(name, folder, problem=PROBLEMS[name].make(**changed))
+                other = begin(name, folder, problem=row.make(**changed))
                 with pytest.raises(UsageError, match=re.escape(said)) as caught:
                     other.resume()
                 assert "cannot be continued" in str(caught.value)
@@ -228,9 +154,11 @@ def test_every_problem_describes_its_settings() -> None:
             assert kind.description is not Problem.description, (
                 f"{kind.__name__}: add `description`, with every setting that its numbers depend on, arrays included"
             )
-            named = {s for name in OTHER if type(PROBLEMS[name].make()) is kind for s in OTHER[name]}
-            missing = settings_of(kind) - named - FREE
-            require_rows(missing, f"OTHER for {kind.__name__}", "another value, and what is said of it")
+            named = {s for row in PROBLEMS.values() if type(row.make()) is kind for s in row.changed}
+            missing = settings_of(kind) - named - OF_OBJECTIVES.keys() - FREE
+            require_rows(
+                missing, f"changed of a Row for {kind.__name__}", "another value, and a part of the error"
+            )
 
 
 def test_another_problem_is_refused_by_name(tmp_path: Path) -> None:
