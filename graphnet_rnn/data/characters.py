@@ -63,15 +63,14 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         ) from None
     except UnicodeError as error:
         raise DataError(f"{file} is not {encoding} text: {error}.") from None
-    except ValueError:
+    except (ValueError, TypeError):
         raise DataError(
             f"encoding must be the name of an encoding, e.g. 'utf-8', not {shown(encoding)}."
         ) from None
     lines = io.IncrementalNewlineDecoder(decoder, translate=True)
-    wide = encoding.lower().startswith(("utf-16", "utf-32"))
-    # A byte order mark at the start of UTF-8 is not part of the text.
-    mark = codecs.BOM_UTF8 if codecs.lookup(encoding).name == "utf-8" else b""
-    start, empty = 0, True
+    name = codecs.lookup(encoding).name
+    wide = name.startswith(("utf-16", "utf-32"))
+    start, empty, first = 0, True, True
     with reading(file, DataError), opened(file) as stream:
         while True:
             raw = stream.read(PIECE)
@@ -83,7 +82,7 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
                     f"{file} is a binary file (byte 0 at offset {start + raw.index(0)}), not a text."
                 )
             try:
-                text = lines.decode(raw if start else raw.removeprefix(mark), final=not raw)
+                text = lines.decode(raw, final=not raw)
             except UnicodeDecodeError as error:
                 at = start + len(raw) - len(error.object) + error.start
                 raise DataError(
@@ -92,6 +91,8 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
                 ) from None
             except UnicodeError as error:
                 raise DataError(f"{file} is not {encoding} text: {error}.") from None
+            if first and text:  # a byte order mark is not part of the text
+                text, first = text.removeprefix("\ufeff") if name.startswith("utf-") else text, False
             if text:
                 empty = False
                 yield text

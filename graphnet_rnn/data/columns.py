@@ -291,7 +291,8 @@ def coarse_step(values: Array) -> float:
     """
     most = np.abs(values).max()
     with np.errstate(over="ignore", invalid="ignore"):
-        step, deviation = float(np.spacing(np.float32(most))), float(values.std())
+        centered = values - values.min() if values.dtype.kind in "iu" else values  # large integers stay exact
+        step, deviation = float(np.spacing(np.float32(most))), float(centered.std())
         least = 0.0 if (values == np.rint(values)).all() else 4 * float(np.spacing(np.float64(most)))
     return step if least < deviation < 16 * step < np.inf else 0.0
 

@@ -75,11 +75,13 @@ def frame_of(source: Any) -> Frame:
             raise UsageError(f"{path}: a table must end in {', '.join(TABLES)}")
         return Frame(path, TABLES[path.suffix.lower()](path))
     if not isinstance(source, Mapping) and not hasattr(source, "columns"):
-        raise UsageError(
-            f"Table: source must be a path, a pandas DataFrame, or a mapping from names to columns, not {shown(source)}"
-        )
+        raise _no_table(source)
     heads = list(source) if isinstance(source, Mapping) else list(source.columns)
-    columns = {str(name): _column(str(name), source[name]) for name in heads}
+    try:
+        given = {name: source[name] for name in heads}
+    except (TypeError, KeyError):  # a table of another kind
+        raise _no_table(source) from None
+    columns = {str(name): _column(str(name), column) for name, column in given.items()}
     if len({len(column) for column in columns.values()}) != 1 or len(columns) < len(heads):
         raise DataError(
             "Table: the columns must have different names and the same number of rows, at least one"
@@ -88,6 +90,13 @@ def frame_of(source: Any) -> Frame:
     if not len(found):
         raise DataError("Table: there are no rows")
     return found
+
+
+def _no_table(source: Any) -> UsageError:
+    return UsageError(
+        "Table: source must be a path, a DataFrame of pandas or polars, or a mapping from names to columns, not "
+        f"{shown(source)}"
+    )
 
 
 def _column(name: str, given: Any) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
-from graphnet_rnn.data.arrays import REMEDY, matlab_arrays, read_arrays, read_idx, read_matlab
+from graphnet_rnn.data.arrays import REMEDY, array_names, matlab_arrays, read_arrays, read_idx, read_matlab
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.settings import shown, whole_number
@@ -56,8 +56,7 @@ def _arrays(path: Path, array: str | None) -> dict[str, Array]:
     """Reads the requested arrays, by name ("" for a format without names)."""
     match path.suffix.lower():
         case ".npz":
-            arrays = read_arrays(path)
-            return {name: arrays[name] for name in _chosen(path, list(arrays), array)}
+            return read_arrays(path, _chosen(path, array_names(path), array))
         case ".mat":
             names = _chosen(path, [name for name, _ in matlab_arrays(path)], array)
             arrays = read_matlab(path, names)
@@ -83,7 +82,9 @@ def _chosen(path: Path, names: list[str], array: str | None) -> list[str]:
 
 def _as_rows(what: str, array: Array, pixels: int | None) -> Array:
     """Reshapes to (count, pixels), without scaling."""
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "uif" or not array.size:
+    if isinstance(array, np.ndarray) and not array.size:
+        raise DataError(f"{what}: there are no images: the array has the shape {list(array.shape)}")
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "uif":
         kind = getattr(array, "dtype", type(array).__name__)
         raise DataError(f"{what}: images must be numbers, not {kind} {list(getattr(array, 'shape', ()))}")
     if array.ndim not in (2, 3):

@@ -12,6 +12,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
+import graphnet_rnn as rnn
 from graphnet.errors import NotEnoughMemoryError
 from graphnet_rnn.data import Choice, Corpus, Table, read_rolls, read_sequences, read_text
 from graphnet_rnn.data.arrays import read_arrays
@@ -206,3 +207,39 @@ def test_one_long_cell_takes_its_own_room(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 2e7
     finally:
         tracemalloc.stop()
+
+
+def test_encodings_by_any_of_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for name in (
+        "utf-16",
+        "utf_16",
+        "U16",
+        "utf16",
+        "utf_16_le",
+        "utf-16-be",
+        "UTF32",
+        "utf_32_le",
+        "u8",
+        "utf-8-sig",
+    ):
+        for mark in ("", "\ufeff"):
+            path.write_bytes((mark + "hello\nwörld").encode(name))
+            with case(name, mark):
+                assert read_text(path, name) == "hello\nwörld"
+    for wrong in (None, 5, "utf-99"):
+        with case(wrong), pytest.raises(DataError, match="encoding must be"):
+            read_text(path, wrong)  # type: ignore[arg-type]
+
+
+def test_tables_of_other_kinds_are_refused() -> None:
+    source = pyarrow.table({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    with pytest.raises(UsageError, match="Table: source must be a path, a DataFrame of pandas or polars, or"):
+        Table(source, Choice(targets="y"))
+
+
+def test_large_integers_that_float32_rounds_are_refused() -> None:
+    x, t = np.zeros((3, 20, 1)), 2**60 + np.arange(60).reshape(3, 20, 1)
+    net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared")
+    with pytest.raises(DataError, match="float32 rounds column 0 of the targets"):
+        rnn.Arrays(net, x, t)
