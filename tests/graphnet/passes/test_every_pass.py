@@ -163,3 +163,15 @@ def test_it_fires_for_biases_of_cells_that_read_symbols() -> None:
             assert set(rows_summed(function)) == {5, 40}  # the output's bias has no symbols beside it
             apart = gn.compile(outputs, [u.inputs, u.targets], passes=passes.without("sum scatters"))
             assert 5 not in rows_summed(apart)
+
+
+def test_scattered_booleans_without_passes() -> None:
+    x, array = gn.input((2, 4), "bool", name="x"), np.array([[1, 0, 0, 1], [1, 1, 1, 1]], bool)
+    for axis, index in ((0, [0, 0]), (1, [0, 0, 0, 0])):
+        y = gn.scatter_add(x, index, 2, axis=axis)
+        for passes in ((), gn.passes.without("expand")):
+            with case(axis):
+                (found,) = gn.compile([y], [x], passes=passes)(array)
+                expected = np.zeros(y.shape, bool)
+                np.logical_or.at(expected, (index,) if axis == 0 else (slice(None), index), array)
+                np.testing.assert_array_equal(found, expected)
