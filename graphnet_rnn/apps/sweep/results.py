@@ -56,7 +56,7 @@ class Entry:
     or core-seconds. spent, in methods: part of the budget, in epochs, steps or core-seconds, as the recipe has it.
 
     >>> from pathlib import Path
-    >>> entry = rnn.sweep.Entry(0, seed=1, settings={"units": 8}, folder=Path("sweep/0000-1"), values=[2.5, 2.0, 2.25])
+    >>> entry = rnn.sweep.Entry(0, seed=1, settings={"units": 8}, folder=Path("units/0000-1"), values=[2.5, 2.0, 2.25])
     >>> entry.name, entry.epochs, entry.best, entry.value_at(1)
     ('0000-1', 3, 2.0, 2.5)
     >>> entry.propose({"units": 16})
