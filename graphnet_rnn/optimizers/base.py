@@ -24,7 +24,7 @@ __all__ = [
     "State",
     "kept_of",
     "require_optimizer",
-    "taken_up",
+    "restored_state",
 ]
 
 #: Optimizer state: flat arrays by name that steps change, stored in checkpoints.
@@ -203,7 +203,7 @@ def require_optimizer(who: str, optimizer: Any) -> Optimizer:
     return optimizer
 
 
-def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
+def restored_state(who: str, owner: str, fresh: State, given: State | None) -> State:
     """Returns a copy of the state `given`, in the memory of `fresh`; without `given`, `fresh`.
 
     who, owner: names of the caller and of the optimizer, for errors. Raises UsageError for a state of another

@@ -12,7 +12,7 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.base import Optimizer, Report, State, require_optimizer, taken_up
+from graphnet_rnn.optimizers.base import Optimizer, Report, State, require_optimizer, restored_state
 from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.optimizers.vectors import norm
@@ -131,7 +131,7 @@ def minimize(
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"
         )
-    state = taken_up("minimize", type(chosen).__name__, chosen.init(theta, objective), state)
+    state = restored_state("minimize", type(chosen).__name__, chosen.init(theta, objective), state)
     reports: list[Report] = []
     reason, idle = "steps", 0
     for step in range(steps):

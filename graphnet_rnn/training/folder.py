@@ -17,7 +17,7 @@ from graphnet_rnn.model import Model
 from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
-__all__ = ["NoFolder", "Onlooker", "RunFolder", "RunWriter"]
+__all__ = ["NoFolder", "NullRunWriter", "RunFolder", "RunWriter"]
 
 KEPT = 2
 
@@ -238,7 +238,7 @@ class RunWriter:
         self._history_size = size
 
 
-class Onlooker(RunWriter):
+class NullRunWriter(RunWriter):
     """Writer that writes nothing, for all data-parallel processes but the first."""
 
     def __init__(self, folder: RunFolder) -> None:
@@ -249,7 +249,7 @@ class Onlooker(RunWriter):
     write_checkpoint = tidy = write_model = add_row = add_time = cut_history = _ignore
 
 
-class Recorder(Onlooker):
+class Recorder(NullRunWriter):
     """Keeps the rows of a run without files."""
 
     folder: NoFolder

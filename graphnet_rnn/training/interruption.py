@@ -22,18 +22,18 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Interruption:
-    """Context in which Ctrl-C, SIGTERM and SIGHUP only set `came`; a second Ctrl-C or SIGTERM ends at once.
+    """Context in which Ctrl-C, SIGTERM and SIGHUP only set `requested`; a second Ctrl-C or SIGTERM ends at once.
 
     A second SIGHUP does not: a closing terminal may send two. Ignored signals stay ignored (`nohup`, background jobs of
     scripts). Has no effect outside the main thread.
     """
 
     def __init__(self) -> None:
-        self.came = False
+        self.requested = False
         self._caught = contextlib.ExitStack()
 
     def __enter__(self) -> Interruption:
-        self.came = False
+        self.requested = False
         self._caught.enter_context(_caught([*INTERRUPT, *END], self._handle))
         return self
 
@@ -45,9 +45,9 @@ class Interruption:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == HANGUP:
             _leave_dead_terminal()
-        elif self.came:
+        elif self.requested:
             raise KeyboardInterrupt
-        self.came = True
+        self.requested = True
 
 
 @contextlib.contextmanager

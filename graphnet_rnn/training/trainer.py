@@ -27,7 +27,7 @@ from graphnet_rnn.optimizers.vectors import Declared, fused
 from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.settings import is_number, shown, yes_no_or_none
-from graphnet_rnn.training.folder import NoFolder, Onlooker, RunFolder, RunWriter
+from graphnet_rnn.training.folder import NoFolder, NullRunWriter, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.listeners import Listener, Outcome, listeners_of, metrics_of
 from graphnet_rnn.training.problem import Problem
@@ -125,10 +125,10 @@ class Trainer:
             settings = Training()
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {shown(settings)}")
-        heard_by = listeners_of(listeners)
+        all_listeners = listeners_of(listeners)
         shows = sys.stderr.isatty() if yes_no_or_none("Trainer: progress", progress) is None else progress
-        if shows and not any(isinstance(each, ProgressBar) for each in heard_by):
-            heard_by = [ProgressBar(), *heard_by]
+        if shows and not any(isinstance(each, ProgressBar) for each in all_listeners):
+            all_listeners = [ProgressBar(), *all_listeners]
         self.notes = checked_notes("Trainer", notes)
         self.metrics = metrics_of(problem, metrics)
         problem.require_fit(settings.optimizer)
@@ -136,7 +136,7 @@ class Trainer:
         problem.share(ranks)
         self.problem, self.settings, self.ranks, self.start = problem, settings, ranks, start
         self.folder: RunFolder = NoFolder() if folder is None else RunFolder(folder)
-        self.listeners = heard_by if ranks.is_first else []
+        self.listeners = all_listeners if ranks.is_first else []
         # The optimizer works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
         self.state: State = settings.optimizer.init(self.theta, problem.objective)
@@ -144,7 +144,7 @@ class Trainer:
         self.progress, self.cost = Progress(), math.nan
         self._resumed, self._interruption = False, Interruption()
         #: True if any process received a signal to end.
-        self._came = False
+        self._stop_requested = False
         self._stop_reason = ""
         self._counted = 0.0
         self._best: Array | None = None
@@ -164,7 +164,7 @@ class Trainer:
             # Only the first process locks the folder; if it fails, all raise.
             files: list[RunWriter] = []
             self.ranks.of_first(lambda: files.append(stack.enter_context(self.folder.locked())))
-            return self._run(files[0] if files else Onlooker(self.folder))
+            return self._run(files[0] if files else NullRunWriter(self.folder))
 
     @property
     def weights(self) -> Array:
@@ -178,18 +178,18 @@ class Trainer:
         self.problem.model.theta = self._best
 
     def _run(self, files: RunWriter) -> Outcome:
-        self._came = False
+        self._stop_requested = False
         progress = self._begin(files)
         for each in self.listeners:
             each.started(self)
         self._last_checkpoint, self._counted = clock.monotonic(), clock.process_time()
         with self._interruption:
-            while not (progress.finished or self._came or self._stop_reason):
+            while not (progress.finished or self._stop_requested or self._stop_reason):
                 if progress.epoch_step and (spent := self._spent()):  # the limits have not been raised
                     self._end_epoch(files, spent)
                 else:
                     self._run_epoch(files)
-                self._came |= bool(self.ranks.any(self._interruption.came))
+                self._stop_requested |= bool(self.ranks.any(self._interruption.requested))
                 self._stop_reason = self.ranks.of_first(lambda: self._stop_reason)
         outcome = Outcome(
             progress.finished or self._stop_reason or "interrupted",
@@ -238,7 +238,7 @@ class Trainer:
                     each.stepped(self, report)
             except Exception as error:  # e.g. a closed terminal; the step is complete
                 failure = error
-            ends = self._interruption.came or failure is not None
+            ends = self._interruption.requested or failure is not None
             due = clock.monotonic() - self._last_checkpoint > self.settings.checkpoint_seconds
             self._count_time()
             flags = self.ranks.any(
@@ -249,7 +249,7 @@ class Trainer:
             if flags & FAILED:  # in the first process, the only one with listeners
                 self.ranks.of_first(partial(_raise, failure))
             if flags & ENDS_NOW:
-                self._came = True
+                self._stop_requested = True
                 return
             if flags & SPENT:  # processes may differ in used time
                 spent = self._spent() or CORE_SECONDS

@@ -15,7 +15,7 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet.system.text import filled, json_for_script
 from graphnet_rnn.apps.cli.loopback import Loopback
-from graphnet_rnn.apps.sweep.book import Book, Entry
+from graphnet_rnn.apps.sweep.results import Entry, Results
 from graphnet_rnn.apps.writer.desk import Desk, Snapshot
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.cells.all import ALL
@@ -31,18 +31,18 @@ FLIGHTS = 3
 PAUSE = 1.0
 
 
-def page_of(book: Book) -> str:
+def page_of(results: Results) -> str:
     """HTML page in one file."""
-    return _page(data_of(book), "")
+    return _page(data_of(results), "")
 
 
-def data_of(book: Book, live: bool = False) -> dict[str, Any]:
+def data_of(results: Results, live: bool = False) -> dict[str, Any]:
     """Data of the page for JSON; infinities are None."""
-    entries = book.look()
+    entries = results.look()
     known = sorted((entry for entry in entries if math.isfinite(entry.best)), key=lambda entry: entry.best)
     best = known[:FLIGHTS]
     return {
-        "name": book.recipe.name, "live": live, "names": book.names, "unit": book.unit,
+        "name": results.recipe.name, "live": live, "names": results.names, "unit": results.unit,
         "runs": [_run(entry) | ({"flight": _flight(entry)} if entry in best else {}) for entry in entries],
         "pictures": _pictures(entries),
     }  # fmt: skip
@@ -97,18 +97,18 @@ def _filled(name: str, parts: Mapping[str, str]) -> str:
 class SweepPage(Loopback):
     """Page of a running sweep."""
 
-    def __init__(self, book: Book, port: int = 0) -> None:
+    def __init__(self, results: Results, port: int = 0) -> None:
         super().__init__(port)
-        self.book = book
+        self.results = results
 
     def page(self) -> str:
-        return _page(data_of(self.book, live=True), self.token)
+        return _page(data_of(self.results, live=True), self.token)
 
     def event(self, before: Any) -> tuple[dict[str, Any] | None, Any]:
         """All data, at most once a second."""
         if before is not None:
             time.sleep(PAUSE)
-        data = data_of(self.book, live=True)
+        data = data_of(self.results, live=True)
         key = json.dumps(data["runs"])
         return (None if key == before else data), key
 

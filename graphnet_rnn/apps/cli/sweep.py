@@ -16,11 +16,11 @@ from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.pages import SweepPage, page_of
 from graphnet_rnn.apps.cli.specs import parts_of, quoted, read_settings
 from graphnet_rnn.apps.cli.sweep_table import SweepTable
-from graphnet_rnn.apps.sweep.book import Book, Entry
-from graphnet_rnn.apps.sweep.oven import Sweep
 from graphnet_rnn.apps.sweep.ranges import Values
 from graphnet_rnn.apps.sweep.recipe import Recipe
 from graphnet_rnn.apps.sweep.report import KINDS, report
+from graphnet_rnn.apps.sweep.results import Entry, Results
+from graphnet_rnn.apps.sweep.sweep import Sweep
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.training.interruption import Interruption
@@ -100,22 +100,22 @@ def run(options: argparse.Namespace) -> int:
     if not options.only_report:
         _announce_code(sweep)
         if options.serve:
-            page = SweepPage(sweep.book)
+            page = SweepPage(sweep.results)
             with page.served("watch it at {}"):
                 interrupted = _trained(sweep, options, page.changed)
         else:
             interrupted = _trained(sweep, options, lambda: None)
     if options.html is not None:
-        write_atomically(options.html, page_of(sweep.book).encode())
+        write_atomically(options.html, page_of(sweep.results).encode())
     if options.figure is not None:
-        _draw(sweep.book, options)
+        _draw(sweep.results, options)
     if options.report is not None:
-        write_atomically(options.report, report(sweep.book, Path(options.report).suffix).encode())
+        write_atomically(options.report, report(sweep.results, Path(options.report).suffix).encode())
     if not options.quiet or options.only_report:
-        sys.stdout.write(report(sweep.book))
+        sys.stdout.write(report(sweep.results))
     if interrupted and not options.quiet:
         print(f"interrupted; repeat the command to resume {folder}", file=sys.stderr)
-    best = sweep.book.best()
+    best = sweep.results.best()
     if interrupted:
         return 130
     if not best:
@@ -125,10 +125,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(book: Book, options: argparse.Namespace) -> None:
+def _draw(results: Results, options: argparse.Namespace) -> None:
     import viz
 
-    book.look()
+    results.look()
     rows = [
         {
             **each.settings,
@@ -136,10 +136,10 @@ def _draw(book: Book, options: argparse.Namespace) -> None:
             "error": each.error,
             "cut": any(e.state == "cut" for e in each.runs),
         }
-        for each in book.best()
+        for each in results.best()
     ]
     chosen = {name: getattr(options, name) for name in ("against", "by", "panels")}
-    drawn = viz.compare_settings(rows, **chosen, unit=book.unit, title=book.recipe.name)
+    drawn = viz.compare_settings(rows, **chosen, unit=results.unit, title=results.recipe.name)
     drawn.savefig(options.figure, dpi=150)
 
 
@@ -194,8 +194,8 @@ def _trained(sweep: Sweep, options: argparse.Namespace, changed: Callable[[], No
             changed()
 
         try:
-            sweep.run(seen, lambda: interruption.came, options.retry)
+            sweep.run(seen, lambda: interruption.requested, options.retry)
         finally:
             if progress is not None:
                 progress.close()
-    return interruption.came
+    return interruption.requested

@@ -12,8 +12,8 @@ from typing import TextIO
 
 from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.console import InPlace, moves
-from graphnet_rnn.apps.sweep.book import ENDS, Entry
-from graphnet_rnn.apps.sweep.oven import Sweep
+from graphnet_rnn.apps.sweep.results import ENDS, Entry
+from graphnet_rnn.apps.sweep.sweep import Sweep
 
 __all__ = ["SweepTable", "table"]
 
@@ -35,12 +35,12 @@ class SweepTable:
         self._sweep, self._clock = sweep, clock
         stream = sys.stderr if stream is None else stream
         self._place = InPlace(stream) if moves(stream) else None
-        entries = sweep.book.look()
+        entries = sweep.results.look()
         self._ended = {entry.name for entry in entries if entry.state in ENDS}
         self._begun, self._before = clock(), self._over(entries)
         many = "as many as possible" if sweep.workers < 0 else sweep.workers
         before = f"; {len(self._ended):,} have ended, the sweep is resumed" if self._ended else ""
-        print(f"{_runs(len(entries))} in {sweep.book.folder}, {many} at a time{before}", flush=True)
+        print(f"{_runs(len(entries))} in {sweep.results.folder}, {many} at a time{before}", flush=True)
         self._draw()
 
     def seen(self, entry: Entry) -> None:
@@ -71,9 +71,9 @@ class SweepTable:
     def _draw(self) -> None:
         if self._place is None:
             return
-        size, entries = shutil.get_terminal_size(), self._sweep.book.entries
+        size, entries = shutil.get_terminal_size(), self._sweep.results.entries
         width = max(1, size.columns - 1)
-        lines = table(self._now(entries), self._sweep.book.names, self._sweep.recipe.epochs, width)
+        lines = table(self._now(entries), self._sweep.results.names, self._sweep.recipe.epochs, width)
         room = max(1, size.lines - 3)
         if len(lines) > room:
             lines = [*lines[:room], in_brief(f"and {_runs(len(lines) - room)} more", width)]

@@ -4,9 +4,10 @@ ranges     ranges of settings, and values drawn from them
 halving    successive halving and Hyperband
 recipe     data, settings and ranges, seeds, and the search method; a TOML file
 tuner      samplers and pruners of Optuna
-book       state of each run in the sweep's folder, and copies of the recipe's files
-baker      a run in its own process, resumed after a crash
-oven       all runs, on all cores, with early stopping of bad ones
+results     state of each run in the sweep's folder, and copies of the recipe's files
+worker      a run in its own process, resumed after a crash
+fork_server the processes of runs
+sweep       all runs, on all cores, with early stopping of bad ones
 report     tables of results
 """
 
@@ -15,10 +16,10 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.apps.sweep.book import Book, Configuration, Entry
     from graphnet_rnn.apps.sweep.halving import Halving
-    from graphnet_rnn.apps.sweep.oven import Sweep
     from graphnet_rnn.apps.sweep.ranges import Between, Values
     from graphnet_rnn.apps.sweep.recipe import Optuna, Recipe
+    from graphnet_rnn.apps.sweep.results import Configuration, Entry, Results
+    from graphnet_rnn.apps.sweep.sweep import Sweep
 
-__all__ = ["Between", "Book", "Configuration", "Entry", "Halving", "Optuna", "Recipe", "Sweep", "Values"]
+__all__ = ["Between", "Configuration", "Entry", "Halving", "Optuna", "Recipe", "Results", "Sweep", "Values"]

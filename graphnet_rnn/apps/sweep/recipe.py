@@ -401,7 +401,7 @@ class Recipe:
     # -- configurations ------------------------------------------------------------------------
 
     def configurations(self) -> Iterator[Settings]:
-        """Yields the settings of each configuration, in order; those of "optuna" depend on runs, see sweep.Book."""
+        """Yields the settings of each configuration, in order; those of "optuna" depend on runs, see sweep.Results."""
         if self.method == "random":
             for number in range(self.trials):
                 random = np.random.default_rng([self.seed, number])

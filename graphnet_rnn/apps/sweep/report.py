@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 
-from graphnet_rnn.apps.sweep.book import Book
+from graphnet_rnn.apps.sweep.results import Results
 from graphnet_rnn.settings import one_of
 
 __all__ = ["KINDS", "report"]
@@ -22,16 +22,16 @@ SPECIAL = {
 }
 
 
-def report(book: Book, kind: str = ".md") -> str:
+def report(results: Results, kind: str = ".md") -> str:
     """Table with a row for each configuration that has a value, best first.
 
     Columns: best run, settings that differ, mean ± standard error of the best validation over seeds and folds, number
     of runs, epochs, seconds, and states of runs. kind: ".md", ".tex" or ".csv".
     """
     one_of("report: kind", kind, KINDS)
-    book.look()
-    names, rows = book.names, []
-    for settings, mean, error, known, runs in book.best():
+    results.look()
+    names, rows = results.names, []
+    for settings, mean, error, known, runs in results.best():
         rows.append(
             [
                 runs[0].name,
@@ -44,15 +44,21 @@ def report(book: Book, kind: str = ".md") -> str:
                 ", ".join(dict.fromkeys(run.state for run in sorted(runs, key=lambda run: run.seed))),
             ]
         )
-    head = ["run", *names, book.unit, "± error", "runs", "epochs", "seconds", "state"]
-    failed = [entry for entry in book.entries if entry.state == "failed"]
+    head = ["run", *names, results.unit, "± error", "runs", "epochs", "seconds", "state"]
+    failed = [entry for entry in results.entries if entry.state == "failed"]
     if kind == ".csv":
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([head, *rows])
         return text.getvalue()
     if kind == ".tex":
         return _latex(head, rows)
-    lines = [f"# {_cell(book.recipe.name)}", "", _line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    lines = [
+        f"# {_cell(results.recipe.name)}",
+        "",
+        _line(head),
+        _line(["---"] * len(head)),
+        *map(_line, rows),
+    ]
     if failed:
         lines += ["", "Failed:", "", *(f"- {entry.name}: {_cell(entry.sentence)}" for entry in failed)]
     return "\n".join(lines) + "\n"

@@ -214,7 +214,7 @@ def sweep(tmp_path: Path, terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> Swe
 
 def trained(sweep: Sweep, number: int, *values: float, state: str = "") -> Any:
     """Writes a run with these values, 20 s per epoch."""
-    entry = sweep.book.entries[number]
+    entry = sweep.results.entries[number]
     history(entry.run, *values)
     times = [json.dumps({"epoch": i, "seconds": 20.0}) + "\n" for i in range(len(values))]
     (entry.run / "timing.jsonl").write_text("".join(times), encoding="utf-8")
@@ -251,7 +251,7 @@ def test_it_is_drawn_in_its_place(sweep: Sweep, monkeypatch: pytest.MonkeyPatch,
     trained(sweep, 0, 2.5)
     shown.seen(trained(sweep, 1, 2.5, 2.125))
     lines = seen(stream.getvalue(), 24, columns)
-    going = table(sweep.book.entries[:2], ["cell", "units"], 9, columns - 1)
+    going = table(sweep.results.entries[:2], ["cell", "units"], 9, columns - 1)
     assert lines[:-1] == [*head[:-1], *going]
     told = "0 of 4 runs ended, best 2.125 bits/char (0001-0), 22 min left"
     assert lines[-1].startswith(told if columns == 80 else told[:17])
@@ -291,7 +291,7 @@ def test_without_colours_and_in_a_pipe(sweep: Sweep, monkeypatch: pytest.MonkeyP
     shown.close()
     assert pipe.getvalue() == ""
     assert out.getvalue().splitlines() == [
-        f"4 runs in {sweep.book.folder}, 2 at a time",
+        f"4 runs in {sweep.results.folder}, 2 at a time",
         "0000-0 done: 2.250 bits/char  cell=GRU units=32",
     ]
 

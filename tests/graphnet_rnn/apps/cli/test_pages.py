@@ -21,7 +21,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.apps.cli.pages import SweepPage, WritingPage, data_of, page_of
-from graphnet_rnn.apps.sweep import Between, Book, Recipe, Values
+from graphnet_rnn.apps.sweep import Between, Recipe, Results, Values
 from graphnet_rnn.apps.writer import Desk, Document, Draft
 from tests.graphnet_rnn.apps.sweep.conftest import history
 from tests.graphnet_rnn.apps.writer.test_draft import network
@@ -215,13 +215,13 @@ def test_in_chromium(opened: Any, writing: WritingPage, tmp_path: Path) -> None:
 EVIL = "</script><script>alert(1)</script>"
 
 
-def book(folder: Path, runs: int) -> Book:
+def book(folder: Path, runs: int) -> Results:
     """Made-up histories: the rate matters most, the cell a little, the layers not at all."""
     (folder / "t.txt").write_text("abc" * 99, encoding="utf-8")
     settings = {
         "cell": Values(("GRU", "Elman")), "rate": Between(1e-4, 1e-1, log=True), "layers": Values((1, 2)), "epochs": 6,
     }  # fmt: skip
-    made = Book(Recipe(str(folder / "t.txt"), settings, "random", runs, name=EVIL), folder / "sweep")
+    made = Results(Recipe(str(folder / "t.txt"), settings, "random", runs, name=EVIL), folder / "sweep")
     random = np.random.default_rng(0)
     for entry in made.entries:
         base = 2 + abs(np.log10(entry.settings["rate"]) + 2.5) + 0.2 * (entry.settings["cell"] == "Elman")
@@ -246,7 +246,7 @@ def test_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def live(made: Book) -> Iterator[SweepPage]:
+def live(made: Results) -> Iterator[SweepPage]:
     page = SweepPage(made)
     server = threading.Thread(target=page.run)
     server.start()

@@ -194,7 +194,7 @@ def test_interrupted_ends_with_130(here: Path, capsys: Any, monkeypatch: Any) ->
     """Interrupted in the first epoch, when there is no curve yet."""
 
     def interrupt(self: Any, trainer: rnn.Trainer, report: Any) -> None:
-        trainer._interruption.came = True
+        trainer._interruption.requested = True
 
     monkeypatch.setattr("graphnet_rnn.apps.cli.console.Console.stepped", interrupt)
     for folder, quiet in (("my run", []), ("other", ["--quiet"])):

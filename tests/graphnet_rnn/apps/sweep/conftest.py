@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from graphnet_rnn.apps.cli import main
-from graphnet_rnn.apps.sweep import Book, Recipe, Values, baker, oven
+from graphnet_rnn.apps.sweep import Recipe, Results, Values, sweep, worker
 
 #: Output belongs to the whole process, so only one run trains at a time.
 ONE = threading.Lock()
@@ -116,12 +116,12 @@ def text(tmp_path: Path) -> str:
 @pytest.fixture
 def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
     """`take(Inside)` makes runs by this stand-in, and looks at them often."""
-    for module in (baker, oven):
+    for module in (worker, sweep):
         monkeypatch.setattr(module, "LOOK", 0.02)
     Endless.all, Killed.count = [], 0
 
     def take(kind: type[Stub]) -> None:
-        monkeypatch.setattr(baker, "start", kind)
+        monkeypatch.setattr(worker, "start", kind)
 
     return take
 
@@ -141,12 +141,12 @@ def rows(folder: Path) -> dict[str, bytes]:
     return {f"{path.parent.parent.name}/{path.name}": path.read_bytes() for path in found}
 
 
-def require_those_of_train(book: Book, folder: Path) -> None:
+def require_those_of_train(results: Results, folder: Path) -> None:
     """All runs have the files that `train` makes, and each epoch was made once."""
-    for entry in book.look():
+    for entry in results.look():
         assert entry.state == "done", entry.sentence
-        alone, epochs = folder / entry.name, {"epochs": book.recipe.epochs}
-        assert main(book.recipe.command({**entry.settings, **epochs}, entry.seed, alone, entry.fold)) == 0
+        alone, epochs = folder / entry.name, {"epochs": results.recipe.epochs}
+        assert main(results.recipe.command({**entry.settings, **epochs}, entry.seed, alone, entry.fold)) == 0
         for name in FILES:
             assert (entry.run / name).read_bytes() == (alone / name).read_bytes()
 
@@ -186,7 +186,7 @@ def numbers_of(folder: Path) -> list[int]:
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"sweep.nursery" in (each / "cmdline").read_bytes() and any(
+            if b"sweep.fork_server" in (each / "cmdline").read_bytes() and any(
                 target(file).startswith(f"{folder}/") for file in (each / "fd").iterdir()
             ):
                 found.append(int(each.name))

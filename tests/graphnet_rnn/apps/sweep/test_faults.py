@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from graphnet.system.json_lines import read_rows
-from graphnet_rnn.apps.sweep import Book, Halving, Recipe, Sweep, Values, baker, nursery
-from graphnet_rnn.apps.sweep.nursery import NURSERY
+from graphnet_rnn.apps.sweep import Halving, Recipe, Results, Sweep, Values, fork_server, worker
+from graphnet_rnn.apps.sweep.fork_server import FORK_SERVER
 from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.errors import DataError
 from tests.graphnet_rnn.apps.sweep import conftest as runs
@@ -46,11 +46,11 @@ BAD_RATE = {"rate": Values((0.01, 1e38)), "optimizer": "sgd", "units": 4}
 def test_a_run_that_fails_stops_no_other(text: str, tmp_path: Path, settings: Any, words: str) -> None:
     sweep = Sweep(recipe(text, settings=settings), tmp_path / "s", workers=1)
     sweep.run()
-    good, bad = sweep.book.look()
+    good, bad = sweep.results.look()
     assert (good.state, good.epochs) == ("done", 2)
     assert bad.state == "failed"
     assert re.fullmatch(f".*({words}).*", bad.sentence), bad.sentence  # on one line
-    again = Book(None, tmp_path / "s").look()
+    again = Results(None, tmp_path / "s").look()
     assert [(entry.state, entry.sentence) for entry in again] == [("done", ""), ("failed", bad.sentence)]
 
 
@@ -59,7 +59,7 @@ def test_a_command_that_is_refused_may_be_tried_again(text: str, tmp_path: Path,
     monkeypatch.setattr(Recipe, "command", lambda *_: ["nothing"])
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "sweep")
     sweep.run()
-    (entry,) = sweep.book.look()
+    (entry,) = sweep.results.look()
     assert entry.state == "failed"
     assert "invalid choice: 'nothing'" in entry.sentence
     monkeypatch.undo()
@@ -90,23 +90,23 @@ def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, se
     Path(text).unlink()
     take(Inside)
     Sweep(None, out).run()
-    entries = Book(None, out).look()
+    entries = Results(None, out).look()
     assert {entry.state for entry in entries} <= {"done", "cut"}, [entry.sentence for entry in entries]
     assert len(entries) == (3 if search else 1)
     assert all(path.read_bytes() == content for path, content in before.items())
     if not search:
-        runs.require_those_of_train(Book(None, out), tmp_path / "alone")
+        runs.require_those_of_train(Results(None, out), tmp_path / "alone")
 
 
 @linux
 def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tmp_path: Path) -> None:
     """Kills the run by each signal once, and then the process from which it was forked."""
     sweep = Sweep(recipe(text, 600, {"units": 4}), tmp_path / "s", workers=1)
-    run = sweep.book.entries[0].run
-    left, killed, nurseries = [signal.SIGKILL, signal.SIGTERM], set[int](), list[int]()
+    run = sweep.results.entries[0].run
+    left, killed, servers = [signal.SIGKILL, signal.SIGTERM], set[int](), list[int]()
 
     def kill() -> bool:
-        """Kills processes, then the nursery. `run` calls this repeatedly; False: continue."""
+        """Kills processes, then the fork server. `run` calls this repeatedly; False: continue."""
         made = run / "history.jsonl"
         known = made.read_text("utf-8").count('"event": "epoch"') if made.exists() else 0
         if left and known >= 6 - 3 * len(left) and any(run.glob("checkpoint-*")):
@@ -114,16 +114,16 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, left.pop(0))
                     killed.add(process)
-        elif not left and not nurseries and known >= 8 and NURSERY._running is not None:
-            nurseries.append(NURSERY._running[0].pid)
-            NURSERY._running[0].kill()
+        elif not left and not servers and known >= 8 and FORK_SERVER._running is not None:
+            servers.append(FORK_SERVER._running[0].pid)
+            FORK_SERVER._running[0].kill()
         return False
 
     sweep.run(until=kill)
-    assert (len(killed), len(nurseries)) == (2, 1)
-    assert NURSERY._running is not None
-    assert NURSERY._running[0].pid not in nurseries
-    runs.require_those_of_train(sweep.book, tmp_path / "alone")
+    assert (len(killed), len(servers)) == (2, 1)
+    assert FORK_SERVER._running is not None
+    assert FORK_SERVER._running[0].pid not in servers
+    runs.require_those_of_train(sweep.results, tmp_path / "alone")
     require_each_epoch_once(tmp_path / "s")
 
 
@@ -132,12 +132,12 @@ def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Pa
     take(Killed)
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "s", workers=1)
     sweep.run()
-    (bad,) = sweep.book.look()
-    assert (bad.state, Killed.count) == ("failed", baker.DEATHS)
+    (bad,) = sweep.results.look()
+    assert (bad.state, Killed.count) == ("failed", worker.DEATHS)
     assert bad.sentence.startswith("ended by SIGKILL, 3 times in epoch 1; if memory was exhausted")
     take(Inside)
     sweep.run(retry=True)
-    assert sweep.book.look()[0].state == "done"
+    assert sweep.results.look()[0].state == "done"
     require_each_epoch_once(tmp_path / "s")
 
 
@@ -147,7 +147,7 @@ def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Pa
 def test_two_machines_share_a_folder(text: str, tmp_path: Path, killed: bool, take: Any) -> None:
     """Each run is made once, with the same bytes, with halving, even if one machine is killed for good."""
     wanted, folder = recipe(text, 16, halving=Halving(8, 2)), tmp_path / "s"
-    Book(wanted, folder)
+    Results(wanted, folder)
     run = "import runpy; runpy.run_module('graphnet_rnn', run_name='__main__', alter_sys=True)"
     other = f"import platform; platform.node = lambda: 'other'; {run}"
     options = ["sweep", str(folder), "--quiet", "--workers=1"]
@@ -169,8 +169,8 @@ def test_two_machines_share_a_folder(text: str, tmp_path: Path, killed: bool, ta
     take(Inside)
     Sweep(wanted, tmp_path / "whole").run()
     assert rows(folder) == rows(tmp_path / "whole")
-    entries = Book(None, folder).look()
-    assert [e.state for e in entries] == [e.state for e in Book(None, tmp_path / "whole").look()]
+    entries = Results(None, folder).look()
+    assert [e.state for e in entries] == [e.state for e in Results(None, tmp_path / "whole").look()]
     assert sorted(entry.state for entry in entries) == ["cut", "done"]
     require_each_epoch_once(folder)
 
@@ -197,13 +197,13 @@ def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Pa
         status = Path(f"/proc/{runs.numbers_of(out)[0]}/stat").read_text(encoding="utf-8")
         os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGKILL)  # its parent
         assert process.wait(timeout=600) == 0
-    runs.require_those_of_train(Book(None, out), tmp_path / "alone")
+    runs.require_those_of_train(Results(None, out), tmp_path / "alone")
 
 
 def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
     """Includes a half-written row, and a history that was cut when its run was resumed."""
-    book = Book(Recipe(text, {"units": 4, "epochs": 9}), tmp_path / "sweep")
-    (entry,) = book.entries
+    results = Results(Recipe(text, {"units": 4, "epochs": 9}), tmp_path / "sweep")
+    (entry,) = results.entries
     history(entry.run, 3.0, more='{"event": "epoch", "')
     entry.look()
     assert (entry.values, entry.sample) == ([3.0], "s3.0")
@@ -228,9 +228,9 @@ def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
 def test_a_nursery_that_does_not_start_is_no_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "graphnet_rnn.py").write_text("raise ImportError('a broken package')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    broken = nursery._Nursery()
-    monkeypatch.setattr(nursery, "NURSERY", broken)
-    process = nursery.start(["train"], [])
+    broken = fork_server._ForkServer()
+    monkeypatch.setattr(fork_server, "FORK_SERVER", broken)
+    process = fork_server.start(["train"], [])
     assert process.wait() == 1
     assert "a broken package" in process.communicate()[1]
     broken.end()
@@ -243,27 +243,27 @@ def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path) -> None:
     )  # fmt: skip
     good = '{"event": "epoch", "epoch": 1, "valid_bits": 2.0, "seconds": 1.0}\n'
     for place, (name, row) in enumerate(itertools.product(("history.jsonl", "timing.jsonl"), rows)):
-        book = Book(recipe(text, 1), tmp_path / str(place))
-        for entry in book.entries:
+        results = Results(recipe(text, 1), tmp_path / str(place))
+        for entry in results.entries:
             entry.run.mkdir(parents=True)
             for each in ("history.jsonl", "timing.jsonl"):
                 (entry.run / each).write_text(good, encoding="utf-8")
-        (book.entries[0].run / name).write_text(row + "\n", encoding="utf-8")
-        first, second = book.look()
+        (results.entries[0].run / name).write_text(row + "\n", encoding="utf-8")
+        first, second = results.look()
         with case(name, row):
             assert first.state == "failed"
             told = rf"{name}(, line 1, (is not JSON|must be an object)| is damaged)"
             assert re.search(told, first.sentence)
             assert second.values == [2.0]
-            assert f"/{name}" in report(book)
+            assert f"/{name}" in report(results)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
 def test_pipes_and_devices_do_not_block(text: str, tmp_path: Path) -> None:
     makers = (os.mkfifo, lambda path: os.symlink("/dev/zero", path))
     found = itertools.product(("history.jsonl", "timing.jsonl"), makers)
-    book = Book(recipe(text, 1, seeds=2), tmp_path / "s")
-    for entry, (name, make) in zip(book.entries, found, strict=True):
+    results = Results(recipe(text, 1, seeds=2), tmp_path / "s")
+    for entry, (name, make) in zip(results.entries, found, strict=True):
         entry.run.mkdir(parents=True)
         make(entry.run / name)
         entry.look()

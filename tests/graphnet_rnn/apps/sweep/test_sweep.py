@@ -25,11 +25,11 @@ import optuna
 import pytest
 
 from graphnet_rnn.apps.cli import main
-from graphnet_rnn.apps.sweep import Between, Book, Halving, Optuna, Recipe, Sweep, Values
-from graphnet_rnn.apps.sweep.baker import _cores, settings_of_train
-from graphnet_rnn.apps.sweep.book import Container
+from graphnet_rnn.apps.sweep import Between, Halving, Optuna, Recipe, Results, Sweep, Values
 from graphnet_rnn.apps.sweep.report import report
+from graphnet_rnn.apps.sweep.results import Container
 from graphnet_rnn.apps.sweep.tuner import Tuner
+from graphnet_rnn.apps.sweep.worker import _cores, settings_of_train
 from graphnet_rnn.errors import DataError, UsageError
 from tests.graphnet_rnn.apps.sweep.conftest import (
     FILES,
@@ -51,19 +51,22 @@ def test_a_sweep_is_the_runs_that_train_makes(text: str, tmp_path: Path) -> None
     sweep = Sweep(wanted, tmp_path / "sweep")
     seen: list[str] = []
     sweep.run(lambda entry: seen.append(f"{entry.name} {entry.state}"))
-    assert {entry.name: entry.state for entry in sweep.book.look()} == {"0000-0": "done", "0001-0": "failed"}
-    made, failed = sweep.book.entries
+    assert {entry.name: entry.state for entry in sweep.results.look()} == {
+        "0000-0": "done",
+        "0001-0": "failed",
+    }
+    made, failed = sweep.results.entries
     assert re.fullmatch(".*Nonsense.*", failed.sentence)  # one line
     assert "0001-0 failed" in seen
     assert main(sweep.recipe.command(made.settings, 0, tmp_path / "alone")) == 0
     for name in FILES:
         assert (made.run / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
-    ((best, mean, error, _, _),) = sweep.book.best()
+    ((best, mean, error, _, _),) = sweep.results.best()
     assert best["cell"] == "GRU"
     assert mean == made.best == min(made.values)
     assert math.isnan(error)
     before = rows(tmp_path / "sweep")
-    assert Book(None, tmp_path / "sweep").unit == sweep.book.unit == "bits/char"
+    assert Results(None, tmp_path / "sweep").unit == sweep.results.unit == "bits/char"
     Sweep(sweep.recipe, tmp_path / "sweep").run()
     assert rows(tmp_path / "sweep") == before
 
@@ -73,7 +76,7 @@ def test_halving_cuts_the_worst_and_goes_on_with_the_best(text: str, tmp_path: P
     wanted = recipe(text, 4, {"units": Values((1, 2, 8, 16)), "rate": 0.02}, halving=Halving(1, 2), seeds=1)
     sweep = Sweep(wanted, tmp_path / "sweep")
     sweep.run()
-    entries = sweep.book.look()
+    entries = sweep.results.look()
     assert sorted(entry.epochs for entry in entries) == [1, 1, 2, 4]
     assert sorted(entry.state for entry in entries) == ["cut", "cut", "cut", "done"]
     first = sorted(entries, key=lambda entry: entry.values[0])
@@ -92,7 +95,7 @@ def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, unit: str, mos
     wanted = Recipe(text, settings, "random", trials=4, halving=Halving(half, 2, brackets=True))
     sweep = Sweep(wanted, tmp_path / "s")
     sweep.run()
-    entries = sweep.book.look()
+    entries = sweep.results.look()
     assert sorted(entry.state for entry in entries[:2]) == ["cut", "done"], [e.sentence for e in entries]
     assert [entry.state for entry in entries[2:]] == ["done", "done"]
     cut, kept = sorted(entries[:2], key=lambda entry: entry.state)
@@ -103,7 +106,7 @@ def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, unit: str, mos
         assert main(wanted.command({**kept.settings, **wanted.until(most)}, 0, alone)) == 0
         assert (alone / "history.jsonl").read_bytes() == (kept.run / "history.jsonl").read_bytes()
     before, again = rows(tmp_path / "s"), Sweep(None, tmp_path / "s")
-    assert [e.value_at(half) for e in again.book.look()[:2]] == [e.value_at(half) for e in entries[:2]]
+    assert [e.value_at(half) for e in again.results.look()[:2]] == [e.value_at(half) for e in entries[:2]]
     again.run()
     assert rows(tmp_path / "s") == before
 
@@ -114,7 +117,7 @@ def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> N
     sweeps = [Sweep(wanted, tmp_path / "sweep", workers=1) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
         list(pool.map(Sweep.run, sweeps))
-    assert [entry.state for entry in Book(wanted, tmp_path / "sweep").look()] == ["done"] * 4
+    assert [entry.state for entry in Results(wanted, tmp_path / "sweep").look()] == ["done"] * 4
     for path in (tmp_path / "sweep").glob("*/run/history.jsonl"):
         assert path.read_text("utf-8").count('"event": "start"') == 1  # nothing twice
 
@@ -125,15 +128,15 @@ def test_folds_are_runs_of_their_own(text: str, tmp_path: Path) -> None:
     sweep = Sweep(wanted, tmp_path / "s")
     sweep.run()
     assert wanted.effort == 4
-    bests = {entry.name: entry.best for entry in sweep.book.entries}
+    bests = {entry.name: entry.best for entry in sweep.results.entries}
     assert list(bests) == ["0000-0-0", "0000-0-1", "0001-0-0", "0001-0-1"]
     assert len(set(bests.values())) == 4
-    (_, mean, error, known, runs), *_ = sweep.book.best()
+    (_, mean, error, known, runs), *_ = sweep.results.best()
     own = [run.best for run in runs]
     assert (known, own) == (2, sorted(own))
     assert mean == pytest.approx(sum(own) / 2)
     assert error == pytest.approx(statistics.stdev(own) / math.sqrt(2))
-    second = sweep.book.entries[1]
+    second = sweep.results.entries[1]
     command = wanted.command({**second.settings, "epochs": 1}, 0, tmp_path / "alone", 1)
     assert {"--fold=2/2", "--gap=5"} < set(command)
     assert main(command) == 0
@@ -147,33 +150,33 @@ def test_arrays_and_problems_are_swept_too(tmp_path: Path) -> None:
     settings = {"target": "total", "units": Values((2, 3)), "batch": 4, "epochs": 1, "rate": 0.02}
     sweep = Sweep(Recipe(str(tmp_path / "sums.npz"), settings, folds=2), tmp_path / "a")
     sweep.run()
-    assert {(entry.state, entry.sentence) for entry in sweep.book.look()} == {("done", "")}
-    assert sweep.book.unit == "standardized squared error"
-    assert [math.isfinite(each.error) for each in sweep.book.best()] == [True, True]
+    assert {(entry.state, entry.sentence) for entry in sweep.results.look()} == {("done", "")}
+    assert sweep.results.unit == "standardized squared error"
+    assert [math.isfinite(each.error) for each in sweep.results.best()] == [True, True]
     settings = {"cell": "Elman", "units": 4, "batch": 20, "epochs": 1, "gradient_batches": 1}
     sweep = Sweep(Recipe("task:addition(10)", settings), tmp_path / "b")
     sweep.run()
-    assert [entry.state for entry in sweep.book.look()] == ["done"]
+    assert [entry.state for entry in sweep.results.look()] == ["done"]
 
 
 def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("no cores are given here")
     cores = sorted(os.sched_getaffinity(0))
-    book = Book(recipe(text), tmp_path / "sweep")
+    results = Results(recipe(text), tmp_path / "sweep")
     with contextlib.ExitStack() as stack:
-        given = [stack.enter_context(_cores(book)) for _ in range(len(cores) + 1)]
+        given = [stack.enter_context(_cores(results)) for _ in range(len(cores) + 1)]
     assert given == [*([core] for core in cores), []]
-    with _cores(book) as again:
+    with _cores(results) as again:
         assert again == [cores[0]]
     assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
 
 
 def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     folder, other = tmp_path / "sweep", tmp_path / "other"
-    Book(recipe(text), folder)
-    longer = Book(recipe(text, seeds=5), folder)  # more may be asked for
-    assert [entry.name for entry in Book(None, folder).entries] == [entry.name for entry in longer.entries]
+    Results(recipe(text), folder)
+    longer = Results(recipe(text, seeds=5), folder)  # more may be asked for
+    assert [entry.name for entry in Results(None, folder).entries] == [entry.name for entry in longer.entries]
     other.mkdir()
     (other / "x").touch()
     for wanted, where, said in (
@@ -181,13 +184,13 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
         (recipe(text), other, "exists and is not a sweep"),
     ):
         with pytest.raises(UsageError, match=said):
-            Book(wanted, where)
+            Results(wanted, where)
     with pytest.raises(UsageError, match=r"no setting learning_rate; it has .*Did you mean rate"):
         Sweep(recipe(text, settings={"learning_rate": 1}), tmp_path / "new")
     assert not (tmp_path / "new").exists()
     Path(text).write_text(TEXT + "x", encoding="utf-8")
     with pytest.raises(UsageError, match="belongs to another recipe: data differ"):
-        Book(recipe(text), folder)
+        Results(recipe(text), folder)
     assert len(list((folder / "data").iterdir())) == 1
 
 
@@ -202,29 +205,29 @@ def test_a_copy_of_private_data_is_private(tmp_path: Path) -> None:
 def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
     (tmp_path / "valid.txt").write_text(TEXT[:300], encoding="utf-8")
     valid = {"valid": str(tmp_path / "valid.txt")}
-    book = Book(recipe(text, settings=valid), tmp_path / "s")
+    results = Results(recipe(text, settings=valid), tmp_path / "s")
     assert {path.name[17:] for path in (tmp_path / "s" / "data").iterdir()} == {"book.txt", "valid.txt"}
-    assert Path(book.recipe.data).read_text(encoding="utf-8") == TEXT
-    assert Path(book.recipe.settings["valid"]).parent == tmp_path / "s" / "data"
+    assert Path(results.recipe.data).read_text(encoding="utf-8") == TEXT
+    assert Path(results.recipe.settings["valid"]).parent == tmp_path / "s" / "data"
     shutil.copytree(tmp_path / "s", tmp_path / "moved")
     shutil.copy(text, tmp_path / "renamed.txt")
-    Book(recipe(str(tmp_path / "renamed.txt"), settings=valid), tmp_path / "s")
-    moved = Book(None, tmp_path / "moved")
+    Results(recipe(str(tmp_path / "renamed.txt"), settings=valid), tmp_path / "s")
+    moved = Results(None, tmp_path / "moved")
     assert Path(moved.recipe.data).parent == tmp_path / "moved" / "data"
     Path(moved.recipe.data).write_text("x", encoding="utf-8")
     with pytest.raises(DataError, match="has changed since the sweep began"):
-        Book(None, tmp_path / "moved")
+        Results(None, tmp_path / "moved")
 
 
 def test_tables(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of histories that are written by hand."""
     settings = {"units": Values((4, 8)), "cell": Values(("A_1", "B|<&")), "epochs": 2}
-    book = Book(Recipe(text, settings, seeds=2), tmp_path / "sweep")
-    for entry in book.entries:
+    results = Results(Recipe(text, settings, seeds=2), tmp_path / "sweep")
+    for entry in results.entries:
         i, seed = entry.number, entry.seed
         history(entry.run, 3.0 - i - 0.1 * seed, 2.0 - 0.5 * i + 0.2 * seed)
         entry.end("done" if i < 3 else "failed", "" if i < 3 else "no\nmemory | left")
-    markdown, tex = report(book), report(book, ".tex")
+    markdown, tex = report(results), report(results, ".tex")
     for words in (
         "| run | units | cell | bits/char | ± error | runs | epochs | seconds | state |",
         "| 0002-1 | 8 | A_1 | 0.9500 | 0.0500 | 2 | 2 | 0 | done |",
@@ -232,10 +235,10 @@ def test_tables(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ):  # fmt: skip
         assert words in markdown
     assert (r"A\_1" in tex, r"B|<\&" in tex) == (True, True)
-    found = [row[3] for row in csv.reader(io.StringIO(report(book, ".csv")))][1:]
+    found = [row[3] for row in csv.reader(io.StringIO(report(results, ".csv")))][1:]
     assert found == sorted(found, key=float)
     with pytest.raises(UsageError, match="kind must be"):
-        report(book, ".xls")
+        report(results, ".xls")
     command = ["sweep", str(tmp_path / "sweep"), "--only-report", "--figure", str(tmp_path / "f.svg")]
     assert main([*command, "--against", "units"]) == 0
     assert "bits/char" in (tmp_path / "f.svg").read_text("utf-8")
@@ -261,7 +264,7 @@ def test_source_of_imported_code_is_reported(
     mine, ran, folder = tmp_path / "mine.py", tmp_path / "ran", str(tmp_path / "s")
     code = f"import pathlib\nimport graphnet_rnn as rnn\npathlib.Path({str(ran)!r}).touch()\nclass Own(rnn.GRU): pass\n"
     mine.write_text(code, encoding="utf-8")
-    Book(recipe(text, 1, {"cell": f"{mine}:Own", "units": 2}), folder)
+    Results(recipe(text, 1, {"cell": f"{mine}:Own", "units": 2}), folder)
     main(["sweep", folder, "--only-report", "--html", str(tmp_path / "p.html")])
     assert "execute this code" not in capsys.readouterr().err
     assert not ran.exists()
@@ -318,7 +321,7 @@ def test_ray_is_registered_with_joblib(text: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "ray.util.joblib", ours)
     sweep = Sweep(recipe(text, 1), tmp_path / "s", workers=2, parallel={"backend": "ray", "address": "there"})
     sweep.run()
-    assert [entry.state for entry in sweep.book.look()] == ["done", "done"]
+    assert [entry.state for entry in sweep.results.look()] == ["done", "done"]
     assert set(asked) == {"there"}
     monkeypatch.delitem(joblib.parallel.BACKENDS, "ray")
 
@@ -340,15 +343,15 @@ def test_missing_packages_are_reported_before_files_are_made(text: str, tmp_path
 def test_runs_started_by_joblib_can_be_stopped(text: str, tmp_path: Path, take: Any) -> None:
     take(Endless)
     sweep = Sweep(recipe(text, 100_000), tmp_path / "s", workers=2, parallel="threading")
-    sweep.run(until=lambda: all((entry.run / "history.jsonl").exists() for entry in sweep.book.entries))
-    assert {entry.state for entry in sweep.book.look()} == {"begun"}
+    sweep.run(until=lambda: all((entry.run / "history.jsonl").exists() for entry in sweep.results.entries))
+    assert {entry.state for entry in sweep.results.look()} == {"begun"}
     assert [stub.returncode for stub in Endless.all] == [130, 130]
     assert not list((tmp_path / "s").glob("stop-*"))
 
 
-def by_hand(book: Book, number: int, *values: float, ends: bool = True) -> None:
+def by_hand(results: Results, number: int, *values: float, ends: bool = True) -> None:
     """A run that has these values."""
-    (entry,) = book.of(number)
+    (entry,) = results.of(number)
     history(entry.run, *values)
     if ends:
         entry.end("done")
@@ -365,27 +368,27 @@ def test_a_sampler_proposes_where_others_do_well(text: str, tmp_path: Path) -> N
     def cost(settings: dict[str, Any]) -> float:
         return (math.log10(settings["rate"]) + 2) ** 2 + abs(settings.get("dropout", 0.9) - 0.3)
 
-    book = Book(wanted, tmp_path / "s")
+    results = Results(wanted, tmp_path / "s")
     for number in range(40):
-        assert [bool(entry.settings) for entry in book.look()] == [i < number for i in range(40)]
-        book.propose(number)
-        (entry,) = book.of(number)
+        assert [bool(entry.settings) for entry in results.look()] == [i < number for i in range(40)]
+        results.propose(number)
+        (entry,) = results.of(number)
         assert ("dropout" in entry.settings) == (entry.settings["layers"] == 2)
-        by_hand(book, number, cost(entry.settings))
-    costs = [cost(entry.settings) for entry in Book(None, tmp_path / "s").look()]
+        by_hand(results, number, cost(entry.settings))
+    costs = [cost(entry.settings) for entry in Results(None, tmp_path / "s").look()]
     assert statistics.median(costs[-10:]) < 0.3 * statistics.median(costs[:8])
-    assert book.names == ["rate", "layers", "dropout"]
+    assert results.names == ["rate", "layers", "dropout"]
 
 
 def test_a_pruner_cuts_what_learns_worse_than_others(text: str, tmp_path: Path) -> None:
     pruner = Optuna("MedianPruner", {"n_startup_trials": 2})
     wanted = Recipe(text, {"units": Values((1, 2, 3, 4)), "epochs": 9}, pruner=pruner)
-    book = Book(wanted, tmp_path / "s")
+    results = Results(wanted, tmp_path / "s")
     for number, values in enumerate(((5.0, 4.0, 3.0), (5.5, 4.5, 3.5), (5.1, 4.1), (5.6, 4.6))):
-        by_hand(book, number, *values, ends=number < 2)
-    assert [book.is_hopeless(number) for number in (2, 3)] == [False, True]
-    book = Book(replace(wanted, pruner=Optuna("MedianPruner", {"n_startup_trials": 9})), tmp_path / "s")
-    assert not book.is_hopeless(3)  # another pruner may be tried
+        by_hand(results, number, *values, ends=number < 2)
+    assert [results.is_hopeless(number) for number in (2, 3)] == [False, True]
+    results = Results(replace(wanted, pruner=Optuna("MedianPruner", {"n_startup_trials": 9})), tmp_path / "s")
+    assert not results.is_hopeless(3)  # another pruner may be tried
 
 
 def test_every_pruner_of_optuna_works(text: str, tmp_path: Path) -> None:
@@ -395,10 +398,10 @@ def test_every_pruner_of_optuna_works(text: str, tmp_path: Path) -> None:
         if kind not in ("BasePruner", "PatientPruner"):
             wanted = recipe(text, 9, pruner=Optuna(kind, needed.get(kind, {})))
             with case(kind):
-                book = Book(wanted, tmp_path / kind)
-                by_hand(book, 0, 5.0, 4.0, 3.0)
-                by_hand(book, 1, 5.0, 4.5, ends=False)
-                assert book.is_hopeless(1) == (kind == "ThresholdPruner")
+                results = Results(wanted, tmp_path / kind)
+                by_hand(results, 0, 5.0, 4.0, 3.0)
+                by_hand(results, 1, 5.0, 4.5, ends=False)
+                assert results.is_hopeless(1) == (kind == "ThresholdPruner")
 
 
 def test_invalid_optuna_settings_are_rejected(text: str, tmp_path: Path) -> None:
@@ -409,7 +412,7 @@ def test_invalid_optuna_settings_are_rejected(text: str, tmp_path: Path) -> None
     ):
         how = {"method": "optuna", "settings": {"rate": Between(1e-4, 1.0, log=True)}}
         with case(name, given), pytest.raises(UsageError, match=words):
-            Book(recipe(text, **how, **{kind: Optuna(name, given)}), tmp_path / "s")
+            Results(recipe(text, **how, **{kind: Optuna(name, given)}), tmp_path / "s")
         assert not (tmp_path / "s").exists()
 
 
@@ -418,17 +421,17 @@ def test_settings_absent_from_the_recipe_are_reported_as_damage(text: str, tmp_p
     wrong = [("units", "x"), ("units", 3.5), ("units", 99), ("units", [[]]), ("cell", "a.py:B")]
     for place, (name, value) in enumerate(wrong):
         folder = tmp_path / str(place)
-        Book(wanted, folder).propose(0)
+        Results(wanted, folder).propose(0)
         path = folder / "0000-0" / "settings.json"
         forged = json.loads(path.read_text(encoding="utf-8")) | {name: value}
         path.write_text(json.dumps(forged), encoding="utf-8")
-        book = Book(wanted, folder)
-        entry = book.look()[0]
+        results = Results(wanted, folder)
+        entry = results.look()[0]
         with case(name, value):
             assert (entry.state, entry.settings) == ("failed", {})
             assert "settings.json is damaged: its settings are not possible in the recipe" in entry.sentence
-            book.propose(1)
-            assert 2 <= book.entries[1].settings["units"] <= 9
+            results.propose(1)
+            assert 2 <= results.entries[1].settings["units"] <= 9
 
 
 @pytest.mark.parametrize("asked", ["propose", "is_hopeless"])

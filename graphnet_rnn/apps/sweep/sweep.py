@@ -16,9 +16,9 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet.system.process import own_cores
 from graphnet.system.text import in_brief
-from graphnet_rnn.apps.sweep.baker import LOOK, Baker, is_wanted, machine, settings_of_train
-from graphnet_rnn.apps.sweep.book import Book, Entry
 from graphnet_rnn.apps.sweep.recipe import Recipe
+from graphnet_rnn.apps.sweep.results import Entry, Results
+from graphnet_rnn.apps.sweep.worker import LOOK, Worker, is_wanted, machine, settings_of_train
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
@@ -44,12 +44,12 @@ class Sweep:
 
     >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 1})
     >>> sweep = rnn.sweep.Sweep(recipe, "sweep")
-    >>> len(sweep.book.entries), sweep.book.best()
+    >>> len(sweep.results.entries), sweep.results.best()
     (2, [])
     >>> sweep.stop()  # in another thread than run()
 
         sweep.run(print)
-        for settings, mean, error, known, runs in sweep.book.best(): ...
+        for settings, mean, error, known, runs in sweep.results.best(): ...
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Sweep:
             workers = whole_number("Sweep: workers", workers)
         if recipe is not None:
             recipe.require_known(settings_of_train())
-        self.book = Book(recipe, folder)
-        self.recipe = self.book.recipe
+        self.results = Results(recipe, folder)
+        self.recipe = self.results.recipe
         most = max(1, len(own_cores()) // self.recipe.threads) if parallel is None else -1
         #: -1: all workers of joblib's back end.
         self.workers = most if workers is None else workers
@@ -89,7 +89,7 @@ class Sweep:
         yes_or_no("Sweep.run: retry", retry)
         self._stopped.clear()
         rungs, brackets = self.recipe.rungs, self.recipe.brackets
-        entries = self.book.look()
+        entries = self.results.look()
         if retry:
             for entry in entries:
                 entry.try_again()
@@ -104,7 +104,7 @@ class Sweep:
                     for numbers, begin in brackets
                     if begin == place
                     for n in numbers
-                    for e in self.book.of(n)
+                    for e in self.results.of(n)
                 ]
                 done = director.submit(self._train, going, spent, last)
                 while wait([done], LOOK).not_done:
@@ -127,7 +127,7 @@ class Sweep:
         self._stopped.set()
 
     def _tell(self, listener: Callable[[Entry], object] | None) -> None:
-        for entry in self.book.look():
+        for entry in self.results.look():
             now = entry.state, entry.epochs
             if self._shown.get(entry.name) != now:
                 self._shown[entry.name] = now
@@ -142,15 +142,15 @@ class Sweep:
                 self._train_here(waiting, spent, last)
             else:
                 self._train_elsewhere(waiting, spent, last)
-            self.book.look()
+            self.results.look()
             waiting = [entry for entry in waiting if is_wanted(entry, spent, last)]
             if waiting:
                 self._stopped.wait(4 * LOOK)
 
     def _train_here(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
-        baker = Baker(self.book, self._stopped.is_set)
+        worker = Worker(self.results, self._stopped.is_set)
         with ThreadPoolExecutor(self.workers) as pool:
-            futures = [pool.submit(baker.bake, entry, spent, last) for entry in entries]
+            futures = [pool.submit(worker.train, entry, spent, last) for entry in entries]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -162,7 +162,7 @@ class Sweep:
         """Trains with joblib. A file stops the workers."""
         assert self._config is not None
         joblib = _package()
-        stop = self.book.folder / f"stop-{secrets.token_hex(8)}"
+        stop = self.results.folder / f"stop-{secrets.token_hex(8)}"
         done = threading.Event()
 
         def watch() -> None:
@@ -176,9 +176,9 @@ class Sweep:
         try:
             with joblib.parallel_config(**self._config):
                 parallel = joblib.Parallel(n_jobs=self.workers, batch_size=1, pre_dispatch="all")
-                folder, owner = str(self.book.folder.resolve()), (machine(), os.getpid())
+                folder, owner = str(self.results.folder.resolve()), (machine(), os.getpid())
                 parallel(
-                    joblib.delayed(_bake_elsewhere)(folder, entry.name, spent, last, str(stop), owner)
+                    joblib.delayed(_train_elsewhere)(folder, entry.name, spent, last, str(stop), owner)
                     for entry in entries
                 )
         except (GraphnetError, KeyboardInterrupt):
@@ -209,7 +209,7 @@ class Sweep:
         return [entry for entry in entries if entry.number in kept]
 
 
-def _bake_elsewhere(
+def _train_elsewhere(
     folder: str, name: str, spent: float, last: bool, stop: str, owner: tuple[str, int]
 ) -> None:
     """Trains in a process that joblib has started, here or on another machine. owner: the sweep."""
@@ -219,9 +219,9 @@ def _bake_elsewhere(
     def stopped() -> bool:
         return os.path.exists(stop) or (here and not _is_alive(process))
 
-    book = Book(None, folder)
-    (entry,) = (each for each in book.entries if each.name == name)
-    Baker(book, stopped).bake(entry, spent, last)
+    results = Results(None, folder)
+    (entry,) = (each for each in results.entries if each.name == name)
+    Worker(results, stopped).train(entry, spent, last)
 
 
 def _is_alive(process: int) -> bool:

@@ -1,4 +1,4 @@
-"""Book: state of each run, read only from the sweep's folder.
+"""Results: state of each run, read only from the sweep's folder.
 
 recipe.json        recipe of the sweep
 data/              copies of the recipe's files, named by content, for other machines that share the folder:
@@ -30,7 +30,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import locked, read_bytes, write_atomically
 from graphnet_rnn.settings import is_number, shown
 
-__all__ = ["ENDS", "Book", "Configuration", "Entry"]
+__all__ = ["ENDS", "Configuration", "Entry", "Results"]
 
 #: Final states of a run. "cut": stopped early.
 ENDS = ("done", "failed", "cut")
@@ -56,7 +56,7 @@ class Entry:
     or core-seconds. spent, in methods: part of the budget, in epochs, steps or core-seconds, as the recipe has it.
 
     >>> from pathlib import Path
-    >>> entry = rnn.sweep.Entry(0, seed=1, settings={"units": 8}, folder=Path("sweep/0000-1"), values=[2.5, 2.0, 2.25])
+    >>> entry = rnn.sweep.Entry(0, seed=1, settings={"units": 8}, folder=Path("units/0000-1"), values=[2.5, 2.0, 2.25])
     >>> entry.name, entry.epochs, entry.best, entry.value_at(1)
     ('0000-1', 3, 2.0, 2.5)
     >>> entry.propose({"units": 16})
@@ -215,7 +215,7 @@ class Configuration(NamedTuple):
     runs: list[Entry]
 
 
-class Book:
+class Results:
     """Record of all runs of a sweep, in its folder.
 
     recipe: recipe of the sweep; None reads that of the folder. The attribute `recipe` names the copies of its files in
@@ -224,12 +224,12 @@ class Book:
     Raises UsageError if the folder holds a sweep of another recipe.
 
     >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 1}, seeds=2)
-    >>> book = rnn.sweep.Book(recipe, "sweep")
-    >>> [(entry.name, entry.settings["units"], entry.state) for entry in book.look()]
+    >>> results = rnn.sweep.Results(recipe, "addition")
+    >>> [(entry.name, entry.settings["units"], entry.state) for entry in results.look()]
     [('0000-0', 8, 'waiting'), ('0000-1', 8, 'waiting'), ('0001-0', 16, 'waiting'), ('0001-1', 16, 'waiting')]
-    >>> book.propose(1)  # has no effect for a grid
-    >>> book.of(1)[0].values.append(0.5)  # as if trained for an epoch
-    >>> [(found.settings["units"], found.mean) for found in book.best()], book.is_hopeless(1)
+    >>> results.propose(1)  # has no effect for a grid
+    >>> results.of(1)[0].values.append(0.5)  # as if trained for an epoch
+    >>> [(found.settings["units"], found.mean) for found in results.best()], results.is_hopeless(1)
     ([(16, 0.5)], False)
     """
 

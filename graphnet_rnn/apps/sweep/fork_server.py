@@ -1,7 +1,7 @@
-"""Processes of runs. On Linux, each is a fork of one process, the nursery, which has already imported everything.
+"""Processes of runs. On Linux, each is a fork of one process, the fork server, which has already imported everything.
 
-The nursery is `python -m graphnet_rnn.apps.sweep.nursery`. It reads requests from a socket, its standard input, and
-ends with the process that started it. Then its runs get SIGTERM, and write their checkpoints.
+The fork server is `python -m graphnet_rnn.apps.sweep.fork_server`. It reads requests from a socket, its standard
+input, and ends with the process that started it. Then its runs get SIGTERM, and write their checkpoints.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ def start(command: Sequence[str], cores: Sequence[int]) -> Process:
 
 
 class _Fork:
-    """A fork of the nursery."""
+    """A fork of the fork server."""
 
     def __init__(self, command: Sequence[str], cores: Sequence[int]) -> None:
         self.returncode: int | None = None
         reading, writing = os.pipe()
         self._report, self._errors = os.fdopen(reading, "rb", buffering=0), tempfile.TemporaryFile()  # noqa: SIM115
         request = json.dumps([list(command), list(cores), os.getcwd()]).encode()
-        NURSERY.send(request, [writing, self._errors.fileno()])
+        FORK_SERVER.send(request, [writing, self._errors.fileno()])
         os.close(writing)
         self._pid = self._line()
 
     def _line(self) -> int:
-        """The next number of the nursery; 1 if it did not start, that of SIGKILL if it was killed."""
+        """The next number of the fork server; 1 if it did not start, that of SIGKILL if it was killed."""
         found = b""
         while not found.endswith(b"\n"):
             more = self._report.read(1)
@@ -111,8 +111,8 @@ class _Fork:
             return "", self._errors.read().decode(errors="replace")
 
 
-class _Nursery:
-    """The nursery of this process, started by the first request, and again if it was killed."""
+class _ForkServer:
+    """The fork server of this process, started by the first request, and again if it was killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,7 +128,7 @@ class _Nursery:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "graphnet_rnn.apps.sweep.nursery"],
+                    [sys.executable, "-m", "graphnet_rnn.apps.sweep.fork_server"],
                     stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=files[1],
                     start_new_session=True, env=alone(os.environ),
                 )  # fmt: skip
@@ -143,11 +143,11 @@ class _Nursery:
             self._running = None
 
 
-NURSERY = _Nursery()
-atexit.register(NURSERY.end)
+FORK_SERVER = _ForkServer()
+atexit.register(FORK_SERVER.end)
 
 
-# -- in the nursery --------------------------------------------------------------------------------
+# -- in the fork server --------------------------------------------------------------------------------
 
 
 def main() -> None:
@@ -163,14 +163,14 @@ def main() -> None:
             return
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         report, errors = files
-        number, nursery = 0, os.getpid()
+        number, server = 0, os.getpid()
         with contextlib.suppress(OSError):  # no more processes or memory
             number = os.fork()
             if not number:
                 requests.close()
                 for each in (*running.values(), report):
                     os.close(each)
-                _train(nursery, errors, *json.loads(request))
+                _train(server, errors, *json.loads(request))
         os.close(errors)
         if number:
             running[number] = report
@@ -193,13 +193,13 @@ def _report(running: dict[int, int]) -> None:
             os.close(report)
 
 
-def _train(nursery: int, errors: int, command: list[str], cores: list[int], folder: str) -> NoReturn:
+def _train(server: int, errors: int, command: list[str], cores: list[int], folder: str) -> NoReturn:
     """Runs the command in this process, and ends it."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # which is the socket of the nursery
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # which is the socket of the fork server
         os.dup2(errors, 2)
         import ctypes
 
@@ -209,7 +209,7 @@ def _train(nursery: int, errors: int, command: list[str], cores: list[int], fold
         if cores:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, cores)
-        if os.getppid() == nursery:  # else it has already died
+        if os.getppid() == server:  # else it has already died
             sys.argv = ["graphnet-rnn", *command]
             runpy.run_module("graphnet_rnn", run_name="__main__", alter_sys=True)
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""Baker: trains a run of a sweep in its own process, on its own cores."""
+"""Worker: trains a run of a sweep in its own process, on its own cores."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from graphnet.system.process import own_cores
-from graphnet_rnn.apps.sweep.book import ENDS, SETTINGS, Book, Entry
-from graphnet_rnn.apps.sweep.nursery import Process, start
+from graphnet_rnn.apps.sweep.fork_server import Process, start
+from graphnet_rnn.apps.sweep.results import ENDS, SETTINGS, Entry, Results
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.parallel.launcher import alone
 
-__all__ = ["LOOK", "Baker", "is_wanted", "machine", "settings_of_train"]
+__all__ = ["LOOK", "Worker", "is_wanted", "machine", "settings_of_train"]
 
 #: Seconds between checks of training runs.
 LOOK = 0.5
@@ -35,17 +35,17 @@ INTERRUPTED = 130
 PROGRAM = "graphnet-rnn train: "
 
 
-class Baker:
-    """Trains runs of a book, one or several at a time, in threads, each in its own process."""
+class Worker:
+    """Trains runs of a sweep, one or several at a time, in threads, each in its own process."""
 
-    def __init__(self, book: Book, stopped: Callable[[], bool]) -> None:
-        self._book, self._stopped = book, stopped
+    def __init__(self, results: Results, stopped: Callable[[], bool]) -> None:
+        self._results, self._stopped = results, stopped
 
-    def bake(self, entry: Entry, spent: float, last: bool) -> None:
+    def train(self, entry: Entry, spent: float, last: bool) -> None:
         """Trains a run up to the budget `spent`; does nothing if another sweep trains it."""
         if self._stopped():
             return
-        self._book.propose(entry.number)
+        self._results.propose(entry.number)
         entry.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             try:
@@ -55,7 +55,7 @@ class Baker:
             _wait_for(entry.run)
             entry.look()
             if is_wanted(entry, spent, last):
-                with _cores(self._book) as cores:
+                with _cores(self._results) as cores:
                     self._process(entry, spent, last, cores)
 
     def _process(self, entry: Entry, spent: float, last: bool, cores: Sequence[int]) -> None:
@@ -93,7 +93,7 @@ class Baker:
 
     def _attempt(self, entry: Entry, spent: float, cores: Sequence[int]) -> tuple[int, str, bool]:
         """(exit code, error output, True if the sweep was stopped)"""
-        recipe = self._book.recipe
+        recipe = self._results.recipe
         if any(entry.run.glob("checkpoint-*.safetensors")):
             command = recipe.resuming(entry.run, spent)
         else:
@@ -117,7 +117,7 @@ class Baker:
                 process.wait(pause)
             pause, stopped = LOOK, self._stopped()
             entry.look()
-            if not stopped and entry.state != "cut" and seen < entry.epochs < self._book.recipe.epochs:
+            if not stopped and entry.state != "cut" and seen < entry.epochs < self._results.recipe.epochs:
                 seen = entry.epochs
                 self._cut_if_hopeless(entry)
             if process.poll() is None and (stopped or entry.state == "cut"):
@@ -126,8 +126,8 @@ class Baker:
         return False
 
     def _cut_if_hopeless(self, entry: Entry) -> None:
-        if self._book.is_hopeless(entry.number):
-            for each in self._book.of(entry.number):
+        if self._results.is_hopeless(entry.number):
+            for each in self._results.of(entry.number):
                 if each.state not in ENDS:
                     each.folder.mkdir(parents=True, exist_ok=True)
                     each.end("cut")
@@ -145,11 +145,11 @@ def _wait_for(run: Path) -> None:
 
 
 @contextlib.contextmanager
-def _cores(book: Book) -> Iterator[list[int]]:
+def _cores(results: Results) -> Iterator[list[int]]:
     """Cores of this machine without another run of the sweep; none if all are taken, or cannot be set."""
-    threads, claimed = book.recipe.threads, contextlib.ExitStack()
+    threads, claimed = results.recipe.threads, contextlib.ExitStack()
     cores = own_cores() if hasattr(os, "sched_getaffinity") else []
-    places = book.folder / "cores"
+    places = results.folder / "cores"
     with claimed:
         for slot in range(len(cores) // threads):
             try:
