@@ -1,10 +1,10 @@
 """Lazy imports of a package's public names, so that importing the package is fast.
 
     with lazy_imports(__name__):
-        from graphnet.call.function import Function, compile
+        from graphnet.call.function import Function as Function, compile as compile
 
-Readers, type checkers and packagers find the imports in the usual place. They are only recorded: the first use of
-`gn.compile` imports its module.
+Readers, type checkers and packagers find the imports in the usual place; `as` marks a public name. They are only
+recorded: the first use of `gn.compile` imports its module. `__all__` has all recorded names.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def lazy_imports(package: str) -> Iterator[None]:
             builtins.__import__ = import_at_once
     for name in names:
         del module.__dict__[name]
-    module.__dict__["_lazy"] = names
+    module.__dict__.update(_lazy=names, __all__=sorted(names))
     module.__class__ = LazyPackage
     assert isinstance(module, LazyPackage)
     # In the module, not in its class: there they would slow down each access to a name.

@@ -24,8 +24,7 @@ from graphnet.graph.graph import Graph, ancestors, dependents
 from graphnet.graph.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import RunMemory, listing, lower
-from graphnet.settings import has_items, shown, whole_number, yes_or_no
-from graphnet.settings import path as named_file
+from graphnet.settings import has_items, path as named_file, shown, whole_number, yes_or_no
 from graphnet.standalone_c.unit import unit_of
 from graphnet.system.memory import readable_bytes
 from graphnet.system.process import cached_property, collector_paused

@@ -13,8 +13,6 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet.inside.differentiable import Differentiable
-    from graphnet.inside.jax_function import jax_function
-    from graphnet.inside.torch_function import torch_function
-
-__all__ = ["Differentiable", "jax_function", "torch_function"]
+    from graphnet.inside.differentiable import Differentiable as Differentiable
+    from graphnet.inside.jax_function import jax_function as jax_function
+    from graphnet.inside.torch_function import torch_function as torch_function

@@ -15,6 +15,4 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet.onnx.export import export_onnx
-
-__all__ = ["export_onnx"]
+    from graphnet.onnx.export import export_onnx as export_onnx

@@ -208,7 +208,9 @@ class _Lowering:
                 self._reduction(node)
             case ScatterAdd(axis=0) if node.dtype != BOOL:
                 self._scatter(node)
-            case ScatterAdd(axis=axis) if node.dtype != BOOL and is_by_columns(*node.inputs, axis):
+            case ScatterAdd(axis=axis) if node.dtype != BOOL and is_by_columns(
+                node.inputs[0], node.inputs[1], axis
+            ):
                 self._scatter_columns(node)
             case _ if is_fusable(node):
                 self._fused(Group((node,), (node,)))

@@ -14,7 +14,9 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet.testing.check import check_graph, check_op
-    from graphnet.testing.laws import TOLERANCES, LawError, require_same_in_any_order
-
-__all__ = ["TOLERANCES", "LawError", "check_graph", "check_op", "require_same_in_any_order"]
+    from graphnet.testing.check import check_graph as check_graph, check_op as check_op
+    from graphnet.testing.laws import (
+        TOLERANCES as TOLERANCES,
+        LawError as LawError,
+        require_same_in_any_order as require_same_in_any_order,
+    )

@@ -21,24 +21,39 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.cells.all import ALL
-    from graphnet_rnn.cells.attention import Attention, attention_memory
-    from graphnet_rnn.cells.boltzmann import RTRBM, HMMFilter
-    from graphnet_rnn.cells.combine import Bidirectional, LayerNormLSTM, Normalized, Residual
-    from graphnet_rnn.cells.elman import NARX, Elman
-    from graphnet_rnn.cells.equations import Equations
-    from graphnet_rnn.cells.feedforward import Dense
-    from graphnet_rnn.cells.gru import GRU, GRUResetAfter
-    from graphnet_rnn.cells.highway import RHN, HyperRHN
-    from graphnet_rnn.cells.hyper import Hyper, HyperLSTM
-    from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMProjected, LSTMSutskever
-    from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
-    from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
-    from graphnet_rnn.cells.sparse import GLNN, GNN, GraphLSTM, GraphRNN
-
-__all__ = [
-    "ALL", "GLNN", "GNN", "GRU", "LSTM", "LSTM1997", "MRNN", "NARX", "RHN", "RTRBM", "Attention", "Bidirectional",
-    "Dense", "EchoState", "Elman", "Equations", "GRUResetAfter", "GraphLSTM", "GraphRNN", "HMMFilter", "Hyper",
-    "HyperLSTM", "HyperRHN", "LSTMKrause", "LSTMPeephole", "LSTMProjected", "LSTMSutskever", "LayerNormLSTM",
-    "LeakyRNN", "MultiplicativeLSTM", "Normalized", "Residual", "StackedMRNN", "TensorRNN", "attention_memory",
-]  # fmt: skip
+    from graphnet_rnn.cells.all import ALL as ALL
+    from graphnet_rnn.cells.attention import Attention as Attention, attention_memory as attention_memory
+    from graphnet_rnn.cells.boltzmann import RTRBM as RTRBM, HMMFilter as HMMFilter
+    from graphnet_rnn.cells.combine import (
+        Bidirectional as Bidirectional,
+        LayerNormLSTM as LayerNormLSTM,
+        Normalized as Normalized,
+        Residual as Residual,
+    )
+    from graphnet_rnn.cells.elman import NARX as NARX, Elman as Elman
+    from graphnet_rnn.cells.equations import Equations as Equations
+    from graphnet_rnn.cells.feedforward import Dense as Dense
+    from graphnet_rnn.cells.gru import GRU as GRU, GRUResetAfter as GRUResetAfter
+    from graphnet_rnn.cells.highway import RHN as RHN, HyperRHN as HyperRHN
+    from graphnet_rnn.cells.hyper import Hyper as Hyper, HyperLSTM as HyperLSTM
+    from graphnet_rnn.cells.lstm import (
+        LSTM as LSTM,
+        LSTM1997 as LSTM1997,
+        LSTMKrause as LSTMKrause,
+        LSTMPeephole as LSTMPeephole,
+        LSTMProjected as LSTMProjected,
+        LSTMSutskever as LSTMSutskever,
+    )
+    from graphnet_rnn.cells.multiplicative import (
+        MRNN as MRNN,
+        MultiplicativeLSTM as MultiplicativeLSTM,
+        StackedMRNN as StackedMRNN,
+        TensorRNN as TensorRNN,
+    )
+    from graphnet_rnn.cells.reservoir import EchoState as EchoState, LeakyRNN as LeakyRNN
+    from graphnet_rnn.cells.sparse import (
+        GLNN as GLNN,
+        GNN as GNN,
+        GraphLSTM as GraphLSTM,
+        GraphRNN as GraphRNN,
+    )

@@ -23,37 +23,28 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.data.batches import Batches
-    from graphnet_rnn.data.characters import read_text
-    from graphnet_rnn.data.choice import Choice
-    from graphnet_rnn.data.columns import Columns
-    from graphnet_rnn.data.images import read_images
-    from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
-    from graphnet_rnn.data.scaling import Scaling
-    from graphnet_rnn.data.sequence_files import read_sequences
-    from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
-    from graphnet_rnn.data.table import Forecast, Table
-    from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
-
-__all__ = [
-    "Batches",
-    "Choice",
-    "Columns",
-    "Corpus",
-    "Forecast",
-    "Scaling",
-    "Sequences",
-    "Table",
-    "Vocabulary",
-    "balanced_weights",
-    "frame_accuracy",
-    "padded",
-    "read_images",
-    "read_midi",
-    "read_rolls",
-    "read_sequences",
-    "read_text",
-    "standard_library_text",
-    "with_missing",
-    "write_midi",
-]
+    from graphnet_rnn.data.batches import Batches as Batches
+    from graphnet_rnn.data.characters import read_text as read_text
+    from graphnet_rnn.data.choice import Choice as Choice
+    from graphnet_rnn.data.columns import Columns as Columns
+    from graphnet_rnn.data.images import read_images as read_images
+    from graphnet_rnn.data.music import (
+        frame_accuracy as frame_accuracy,
+        read_midi as read_midi,
+        read_rolls as read_rolls,
+        write_midi as write_midi,
+    )
+    from graphnet_rnn.data.scaling import Scaling as Scaling
+    from graphnet_rnn.data.sequence_files import read_sequences as read_sequences
+    from graphnet_rnn.data.sequences import (
+        Sequences as Sequences,
+        balanced_weights as balanced_weights,
+        padded as padded,
+        with_missing as with_missing,
+    )
+    from graphnet_rnn.data.table import Forecast as Forecast, Table as Table
+    from graphnet_rnn.data.text import (
+        Corpus as Corpus,
+        Vocabulary as Vocabulary,
+        standard_library_text as standard_library_text,
+    )

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from graphnet.settings import path as named_file
-from graphnet.settings import shown
+from graphnet.settings import path as named_file, shown
 from graphnet.system.files import kind_of, opened
 from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError

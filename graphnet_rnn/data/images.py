@@ -11,8 +11,7 @@ from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.data.arrays import REMEDY, array_names, matlab_arrays, read_arrays, read_idx, read_matlab
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import path as named_file
-from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.settings import path as named_file, shown, whole_number
 
 __all__ = ["read_images"]
 

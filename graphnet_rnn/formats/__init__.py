@@ -13,8 +13,11 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.formats.c_export import export_c
-    from graphnet_rnn.formats.onnx_export import export_onnx
-    from graphnet_rnn.formats.torch_weights import from_torch, save_torch, to_torch, torch_kind
-
-__all__ = ["export_c", "export_onnx", "from_torch", "save_torch", "to_torch", "torch_kind"]
+    from graphnet_rnn.formats.c_export import export_c as export_c
+    from graphnet_rnn.formats.onnx_export import export_onnx as export_onnx
+    from graphnet_rnn.formats.torch_weights import (
+        from_torch as from_torch,
+        save_torch as save_torch,
+        to_torch as to_torch,
+        torch_kind as torch_kind,
+    )

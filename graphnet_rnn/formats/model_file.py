@@ -39,8 +39,7 @@ from graphnet_rnn.models.hmm import HMM
 from graphnet_rnn.models.nade import RecurrentNADE
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.seq2seq import Seq2Seq
-from graphnet_rnn.settings import listed, shown
-from graphnet_rnn.settings import path as named_file
+from graphnet_rnn.settings import listed, path as named_file, shown
 
 __all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
 

@@ -12,7 +12,5 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.inside.jax_function import jax_function
-    from graphnet_rnn.inside.torch_module import torch_module
-
-__all__ = ["jax_function", "torch_module"]
+    from graphnet_rnn.inside.jax_function import jax_function as jax_function
+    from graphnet_rnn.inside.torch_module import torch_module as torch_module

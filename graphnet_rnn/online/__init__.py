@@ -13,9 +13,7 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.online.dynamic import DynamicEvaluation
-    from graphnet_rnn.online.learner import Learner
-    from graphnet_rnn.online.rtrl import RTRL
-    from graphnet_rnn.online.truncated import TruncatedLSTM, truncated
-
-__all__ = ["RTRL", "DynamicEvaluation", "Learner", "TruncatedLSTM", "truncated"]
+    from graphnet_rnn.online.dynamic import DynamicEvaluation as DynamicEvaluation
+    from graphnet_rnn.online.learner import Learner as Learner
+    from graphnet_rnn.online.rtrl import RTRL as RTRL
+    from graphnet_rnn.online.truncated import TruncatedLSTM as TruncatedLSTM, truncated as truncated

@@ -31,75 +31,51 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.optimizers.all import ALL
-    from graphnet_rnn.optimizers.base import Optimizer, Report
-    from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
-    from graphnet_rnn.optimizers.expectation import ExpectationMaximization
-    from graphnet_rnn.optimizers.first_order import SGD, Adam, AdamW, FirstOrder, Momentum, Nesterov, RMSprop
+    from graphnet_rnn.optimizers.all import ALL as ALL
+    from graphnet_rnn.optimizers.base import Optimizer as Optimizer, Report as Report
+    from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient as conjugate_gradient
+    from graphnet_rnn.optimizers.expectation import ExpectationMaximization as ExpectationMaximization
+    from graphnet_rnn.optimizers.first_order import (
+        SGD as SGD,
+        Adam as Adam,
+        AdamW as AdamW,
+        FirstOrder as FirstOrder,
+        Momentum as Momentum,
+        Nesterov as Nesterov,
+        RMSprop as RMSprop,
+    )
     from graphnet_rnn.optimizers.hessian_free import (
-        AugmentedHessianFree,
-        CurvedOptimizer,
-        GreedyHessianFree,
-        HessianFree,
-        HessianFreeReport,
+        AugmentedHessianFree as AugmentedHessianFree,
+        CurvedOptimizer as CurvedOptimizer,
+        GreedyHessianFree as GreedyHessianFree,
+        HessianFree as HessianFree,
+        HessianFreeReport as HessianFreeReport,
     )
-    from graphnet_rnn.optimizers.lbfgs import LBFGS
-    from graphnet_rnn.optimizers.line_search_methods import LineSearchOptimizer, LineSearchReport
-    from graphnet_rnn.optimizers.minimize import Result, minimize
-    from graphnet_rnn.optimizers.natural_gradient import NaturalGradient, NaturalGradientReport
-    from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
-    from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
+    from graphnet_rnn.optimizers.lbfgs import LBFGS as LBFGS
+    from graphnet_rnn.optimizers.line_search_methods import (
+        LineSearchOptimizer as LineSearchOptimizer,
+        LineSearchReport as LineSearchReport,
+    )
+    from graphnet_rnn.optimizers.minimize import Result as Result, minimize as minimize
+    from graphnet_rnn.optimizers.natural_gradient import (
+        NaturalGradient as NaturalGradient,
+        NaturalGradientReport as NaturalGradientReport,
+    )
+    from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient as NonlinearConjugateGradient
+    from graphnet_rnn.optimizers.riemannian import (
+        Riemannian as Riemannian,
+        RiemannianReport as RiemannianReport,
+    )
     from graphnet_rnn.optimizers.schedules import (
-        Constant,
-        Cosine,
-        ExponentialDecay,
-        InverseRootDecay,
-        NesterovMomentum,
-        OneCycle,
-        OnPlateau,
-        Ramp,
-        Schedule,
-        Stepwise,
-        Warmup,
+        Constant as Constant,
+        Cosine as Cosine,
+        ExponentialDecay as ExponentialDecay,
+        InverseRootDecay as InverseRootDecay,
+        NesterovMomentum as NesterovMomentum,
+        OneCycle as OneCycle,
+        OnPlateau as OnPlateau,
+        Ramp as Ramp,
+        Schedule as Schedule,
+        Stepwise as Stepwise,
+        Warmup as Warmup,
     )
-
-__all__ = [
-    "ALL",
-    "LBFGS",
-    "SGD",
-    "Adam",
-    "AdamW",
-    "AugmentedHessianFree",
-    "Constant",
-    "Cosine",
-    "CurvedOptimizer",
-    "ExpectationMaximization",
-    "ExponentialDecay",
-    "FirstOrder",
-    "GreedyHessianFree",
-    "HessianFree",
-    "HessianFreeReport",
-    "InverseRootDecay",
-    "LineSearchOptimizer",
-    "LineSearchReport",
-    "Momentum",
-    "NaturalGradient",
-    "NaturalGradientReport",
-    "Nesterov",
-    "NesterovMomentum",
-    "NonlinearConjugateGradient",
-    "OnPlateau",
-    "OneCycle",
-    "Optimizer",
-    "RMSprop",
-    "Ramp",
-    "Report",
-    "Result",
-    "Riemannian",
-    "RiemannianReport",
-    "Schedule",
-    "Stepwise",
-    "Warmup",
-    "conjugate_gradient",
-    "minimize",
-]  # fmt: skip

@@ -10,7 +10,5 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.parallel.mpi import MPIRanks, as_ranks, launched
-    from graphnet_rnn.parallel.ranks import ALONE, Ranks
-
-__all__ = ["ALONE", "MPIRanks", "Ranks", "as_ranks", "launched"]
+    from graphnet_rnn.parallel.mpi import MPIRanks as MPIRanks, as_ranks as as_ranks, launched as launched
+    from graphnet_rnn.parallel.ranks import ALONE as ALONE, Ranks as Ranks

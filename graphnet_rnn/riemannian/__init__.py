@@ -13,27 +13,14 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.riemannian.blocks import Solver
-    from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
+    from graphnet_rnn.riemannian.blocks import Solver as Solver
+    from graphnet_rnn.riemannian.groups import UnitGroup as UnitGroup, unit_groups as unit_groups
     from graphnet_rnn.riemannian.metrics import (
-        METRICS,
-        Backpropagated,
-        Frequency,
-        Kronecker,
-        Metric,
-        OuterProduct,
-        RootMeanSquare,
+        METRICS as METRICS,
+        Backpropagated as Backpropagated,
+        Frequency as Frequency,
+        Kronecker as Kronecker,
+        Metric as Metric,
+        OuterProduct as OuterProduct,
+        RootMeanSquare as RootMeanSquare,
     )
-
-__all__ = [
-    "METRICS",
-    "Backpropagated",
-    "Frequency",
-    "Kronecker",
-    "Metric",
-    "OuterProduct",
-    "RootMeanSquare",
-    "Solver",
-    "UnitGroup",
-    "unit_groups",
-]

@@ -10,8 +10,7 @@ import numpy as np
 from graphnet.graph.display import ShowsItself
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.settings import amount, one_of, shown, whole_number
-from graphnet_rnn.settings import text as text_of
+from graphnet_rnn.settings import amount, one_of, shown, text as text_of, whole_number
 from graphnet_rnn.text.conditions import Condition
 from graphnet_rnn.text.lanes import Lanes
 from graphnet_rnn.text.search import Continuations, beam, exact, weighted

@@ -11,8 +11,7 @@ from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import text as text_of
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import text as text_of, whole_number
 
 __all__ = ["NGrams"]
 

@@ -14,8 +14,7 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.settings import text as text_of
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import text as text_of, whole_number
 from graphnet_rnn.text.evaluation import Evaluator, vocabulary_of
 
 __all__ = ["Reading", "TextCost", "cost_over_text", "new_words", "read"]

@@ -26,8 +26,7 @@ from graphnet_rnn.experiments.autoencoders import runs as autoencoders
 from graphnet_rnn.experiments.balls import learners as balls
 from graphnet_rnn.experiments.balls.runs import floors
 from graphnet_rnn.experiments.motion import runs as motion
-from graphnet_rnn.experiments.music import collections
-from graphnet_rnn.experiments.music import learners as music
+from graphnet_rnn.experiments.music import collections, learners as music
 from tests.tables import case
 
 

@@ -28,8 +28,7 @@ from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
-from graphnet_rnn.optimizers.schedules import KINDS as SCHEDULES
-from graphnet_rnn.optimizers.schedules import Schedule, Stepwise
+from graphnet_rnn.optimizers.schedules import KINDS as SCHEDULES, Schedule, Stepwise
 from graphnet_rnn.riemannian.metrics import KINDS, METRICS
 from graphnet_rnn.settings import amount
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.apps.sweep.halving import Halving
-    from graphnet_rnn.apps.sweep.ranges import Between, Values
-    from graphnet_rnn.apps.sweep.recipe import Optuna, Recipe
-    from graphnet_rnn.apps.sweep.results import Configuration, Entry, Results
-    from graphnet_rnn.apps.sweep.sweep import Sweep
-
-__all__ = ["Between", "Configuration", "Entry", "Halving", "Optuna", "Recipe", "Results", "Sweep", "Values"]
+    from graphnet_rnn.apps.sweep.halving import Halving as Halving
+    from graphnet_rnn.apps.sweep.ranges import Between as Between, Values as Values
+    from graphnet_rnn.apps.sweep.recipe import Optuna as Optuna, Recipe as Recipe
+    from graphnet_rnn.apps.sweep.results import (
+        Configuration as Configuration,
+        Entry as Entry,
+        Results as Results,
+    )
+    from graphnet_rnn.apps.sweep.sweep import Sweep as Sweep

@@ -10,8 +10,6 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.apps.writer.desk import Desk, Snapshot
-    from graphnet_rnn.apps.writer.document import Document
-    from graphnet_rnn.apps.writer.draft import Draft
-
-__all__ = ["Desk", "Document", "Draft", "Snapshot"]
+    from graphnet_rnn.apps.writer.desk import Desk as Desk, Snapshot as Snapshot
+    from graphnet_rnn.apps.writer.document import Document as Document
+    from graphnet_rnn.apps.writer.draft import Draft as Draft

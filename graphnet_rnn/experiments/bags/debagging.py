@@ -12,8 +12,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.settings import shown, whole_number
-from graphnet_rnn.settings import text as text_of
+from graphnet_rnn.settings import shown, text as text_of, whole_number
 from graphnet_rnn.text.lanes import Lanes, TextModel
 
 __all__ = ["Bag", "Debagged", "debag", "draw_bags"]

@@ -11,8 +11,7 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.settings import listed, shown, whole_number
-from graphnet_rnn.settings import text as text_of
+from graphnet_rnn.settings import listed, shown, text as text_of, whole_number
 from graphnet_rnn.text.lanes import Lanes, Place
 from graphnet_rnn.text.sampling import choose
 

@@ -12,25 +12,18 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.experiments.control.arm import Arm
-    from graphnet_rnn.experiments.control.controller import ClosedLoop, Controller, Trajectories
-    from graphnet_rnn.experiments.control.ilqr import ILQR, Plan
-    from graphnet_rnn.experiments.control.movements import Movements
-    from graphnet_rnn.experiments.control.optimum import optimum, planned
-    from graphnet_rnn.experiments.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
-
-__all__ = [
-    "ILQR",
-    "Arm",
-    "CenterOut",
-    "ClosedLoop",
-    "ControlTask",
-    "Controller",
-    "DelayDisturbanceNoise",
-    "Movements",
-    "Plan",
-    "Postural",
-    "Trajectories",
-    "optimum",
-    "planned",
-]  # fmt: skip
+    from graphnet_rnn.experiments.control.arm import Arm as Arm
+    from graphnet_rnn.experiments.control.controller import (
+        ClosedLoop as ClosedLoop,
+        Controller as Controller,
+        Trajectories as Trajectories,
+    )
+    from graphnet_rnn.experiments.control.ilqr import ILQR as ILQR, Plan as Plan
+    from graphnet_rnn.experiments.control.movements import Movements as Movements
+    from graphnet_rnn.experiments.control.optimum import optimum as optimum, planned as planned
+    from graphnet_rnn.experiments.control.tasks import (
+        CenterOut as CenterOut,
+        ControlTask as ControlTask,
+        DelayDisturbanceNoise as DelayDisturbanceNoise,
+        Postural as Postural,
+    )

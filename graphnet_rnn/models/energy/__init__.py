@@ -18,10 +18,8 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
-    from graphnet_rnn.models.energy.model import EnergyModel
-    from graphnet_rnn.models.energy.rbm import RBM
-    from graphnet_rnn.models.energy.stack import Stack
-    from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
-
-__all__ = ["RBM", "RTRBM", "TRBM", "ContrastiveDivergence", "EnergyModel", "Stack"]
+    from graphnet_rnn.models.energy.divergence import ContrastiveDivergence as ContrastiveDivergence
+    from graphnet_rnn.models.energy.model import EnergyModel as EnergyModel
+    from graphnet_rnn.models.energy.rbm import RBM as RBM
+    from graphnet_rnn.models.energy.stack import Stack as Stack
+    from graphnet_rnn.models.energy.temporal import RTRBM as RTRBM, TRBM as TRBM

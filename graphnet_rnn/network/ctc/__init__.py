@@ -13,7 +13,9 @@ from __future__ import annotations
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
-    from graphnet_rnn.network.ctc.decoding import beam_search, greedy, label_error_rate
-    from graphnet_rnn.network.ctc.loss import ctc_loss
-
-__all__ = ["beam_search", "ctc_loss", "greedy", "label_error_rate"]
+    from graphnet_rnn.network.ctc.decoding import (
+        beam_search as beam_search,
+        greedy as greedy,
+        label_error_rate as label_error_rate,
+    )
+    from graphnet_rnn.network.ctc.loss import ctc_loss as ctc_loss

@@ -13,8 +13,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.dtypes import FLOAT32, FLOAT64, INT64
 from graphnet.graph.node import Array, Node, Op
-from graphnet.ops import elementwise as e
-from graphnet.ops import shape as s
+from graphnet.ops import elementwise as e, shape as s
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.index import OneHot, ScatterAdd, Take
 from graphnet.ops.leaf import After, Label, StopGradient

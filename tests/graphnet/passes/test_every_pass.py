@@ -169,9 +169,9 @@ def test_scattered_booleans_without_passes() -> None:
     x, array = gn.input((2, 4), "bool", name="x"), np.array([[1, 0, 0, 1], [1, 1, 1, 1]], bool)
     for axis, index in ((0, [0, 0]), (1, [0, 0, 0, 0])):
         y = gn.scatter_add(x, index, 2, axis=axis)
-        for passes in ((), gn.passes.without("expand")):
+        for chosen in ((), passes.without("expand")):
             with case(axis):
-                (found,) = gn.compile([y], [x], passes=passes)(array)
+                (found,) = gn.compile([y], [x], passes=chosen)(array)
                 expected = np.zeros(y.shape, bool)
                 np.logical_or.at(expected, (index,) if axis == 0 else (slice(None), index), array)
                 np.testing.assert_array_equal(found, expected)

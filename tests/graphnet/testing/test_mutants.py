@@ -20,8 +20,7 @@ from graphnet.backends.numba.code import mathematics
 from graphnet.backends.numba.code.reduction import ReductionCode
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.graph.node import Array
-from graphnet.ops import elementwise as e
-from graphnet.ops import shape
+from graphnet.ops import elementwise as e, shape
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.plan import lowering

@@ -25,8 +25,7 @@ from tests.graphnet_rnn.cells.oracles import (
     layers_of,
     run,
 )
-from tests.tables import case as named
-from tests.tables import require_rows, some_quick
+from tests.tables import case as named, require_rows, some_quick
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 SYMBOLS, OUTPUTS = 5, 4

@@ -15,8 +15,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from graphnet_rnn.data import Batches, Corpus, Vocabulary, read_text, standard_library_text
 from graphnet_rnn.errors import DataError, UsageError

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
-from safetensors.numpy import save as safetensors_save
+from safetensors.numpy import load_file, save as safetensors_save
 
 import graphnet as gn
 import graphnet_rnn as rnn

@@ -13,8 +13,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from safetensors.numpy import load as safetensors_load
-from safetensors.numpy import save as safetensors_save
+from safetensors.numpy import load as safetensors_load, save as safetensors_save
 
 import graphnet as gn
 import graphnet_rnn as rnn

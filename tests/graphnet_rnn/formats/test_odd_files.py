@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load as safetensors_load
-from safetensors.numpy import save as safetensors_save
+from safetensors.numpy import load as safetensors_load, save as safetensors_save
 
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers

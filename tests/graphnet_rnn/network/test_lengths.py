@@ -20,8 +20,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.losses import POOLS
 from graphnet_rnn.riemannian.metrics import Kronecker, as_metric
 from tests.graphnet_rnn.cells.test_oracles import CELLS
-from tests.tables import case as named
-from tests.tables import some_quick
+from tests.tables import case as named, some_quick
 
 Array = Any
 

@@ -24,8 +24,7 @@ from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.compiled_equations import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
 from tests.graphnet_rnn.optimizers.toys import CENTRE, H, Quadratic, rosenbrock
-from tests.tables import case as named
-from tests.tables import require_rows
+from tests.tables import case as named, require_rows
 
 Gradient = Callable[[Array], Array]
 

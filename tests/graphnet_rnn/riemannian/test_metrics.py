@@ -17,8 +17,14 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers.riemannian import Riemannian
 from graphnet_rnn.riemannian.blocks import Solver
-from graphnet_rnn.riemannian.metrics import METRICS as METRIC_NAMES
-from graphnet_rnn.riemannian.metrics import Backpropagated, Kronecker, Metric, OuterProduct, OverCost
+from graphnet_rnn.riemannian.metrics import (
+    METRICS as METRIC_NAMES,
+    Backpropagated,
+    Kronecker,
+    Metric,
+    OuterProduct,
+    OverCost,
+)
 from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.tables import case

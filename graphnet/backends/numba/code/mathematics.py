@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 
-from graphnet.backends.compiled.expressions import exp_coefficients as _exp_coefficients
-from graphnet.backends.compiled.expressions import through as _through
+from graphnet.backends.compiled.expressions import exp_coefficients as _exp_coefficients, through as _through
 from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, vector_type
 
 __all__ = ["FUNCTIONS", "OF_UNSIGNED", "maximum", "minimum"]

@@ -14,8 +14,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import backends
 from graphnet.backends.compiled.files import stored_schedule
-from graphnet.backends.cuda import arrays as arrays_module
-from graphnet.backends.cuda import exchange
+from graphnet.backends.cuda import arrays as arrays_module, exchange
 from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.backend import CudaBackend
 from graphnet.backends.cuda.device import SIMULATED, Device, this_device
