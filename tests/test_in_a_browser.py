@@ -111,7 +111,7 @@ def pyodide(tmp_path: Path) -> Path:
     return folder
 
 
-def test_folder_has_what_the_page_loads(writer: dict[str, Any], pyodide: Path, tmp_path: Path) -> None:
+def test_folder_has_all_files_of_the_page(writer: dict[str, Any], pyodide: Path, tmp_path: Path) -> None:
     graphviz = tmp_path / "viz-global.js"
     graphviz.write_text("var Viz", encoding="utf-8")
     for k in range(2):
@@ -131,7 +131,7 @@ def test_folder_has_what_the_page_loads(writer: dict[str, Any], pyodide: Path, t
             writer["files_of"](pyodide, [name])
 
 
-def test_the_archive_alone_is_enough(writer: dict[str, Any], tmp_path: Path) -> None:
+def test_archive_is_self_contained(writer: dict[str, Any], tmp_path: Path) -> None:
     """With NumPy, and without Numba, pygraphviz and matplotlib, as in the browser."""
     archive = tmp_path / "graphnet.zip"
     archive.write_bytes(writer["packed"]([*writer["OURS"], *writer["PURE"]]))

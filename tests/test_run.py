@@ -170,7 +170,7 @@ def started(made: Path, *words: str) -> tuple[subprocess.Popen[str], IO[str]]:
 
 @posix
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_signals_are_the_programs(made: Path, name: str) -> None:
+def test_signals_are_passed_to_the_program(made: Path, name: str) -> None:
     """Training that is interrupted writes its checkpoint, however long that takes. Ctrl-C goes to all of a terminal."""
     number = int(signal.Signals[name])
     (made / "child.py").write_text(
@@ -218,7 +218,7 @@ def ends_quietly(process: subprocess.Popen[str]) -> None:
 
 
 @posix
-def test_two_at_once_make_one_environment(made: Path) -> None:
+def test_concurrent_starts_create_one_environment(made: Path) -> None:
     """The second waits, and can be interrupted."""
     import fcntl
 
@@ -235,7 +235,7 @@ def test_two_at_once_make_one_environment(made: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
-def test_help_that_cannot_be_written() -> None:
+def test_failed_output_of_help_gives_a_one_line_error() -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         ended = subprocess.run(
             [sys.executable, str(ROOT / "run.py"), "--help"],

@@ -95,7 +95,7 @@ def test_claims_are_judged() -> None:
             assert verdict(claim, measured) == expected
 
 
-def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_runs_each_command_once_and_lists_failures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command runs once; what cannot be measured is listed, and only a wrong claim makes the command fail."""
     ran: list[str] = []
 
@@ -120,6 +120,6 @@ def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert "NOT CONFIRMED" in capsys.readouterr().out
 
 
-def test_a_benchmark_that_fails_is_told_with_its_last_line() -> None:
+def test_failed_benchmarks_raise_their_last_line() -> None:
     with pytest.raises(ValueError, match="No module named"):
         claims.measure("benchmarks.absent")

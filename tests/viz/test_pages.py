@@ -95,7 +95,7 @@ def test_samples_of_many_epochs_include_first_best_and_last():
                 assert numbers == sorted(set(numbers))
 
 
-def test_texts_by_name_long_lines_and_characters_that_could_harm():
+def test_named_texts_long_lines_and_control_characters():
     lines = plain(viz.samples({"argmax": "abcdefgh\n\x1b[2J", "τ = 1": ""}, width=6))
     assert lines == ["argmax", "  abcd", "  efgh", "  ␛[2J", "", "τ = 1", "  "]
 
@@ -113,7 +113,7 @@ def test_pages_are_saved_by_their_ending_and_show_themselves(tmp_path):
     assert repr(page) == "<TextPage 'How probable each character was'>"
 
 
-def test_the_picture_shows_every_character_where_the_terminal_does(tmp_path):
+def test_picture_places_characters_as_the_terminal_does(tmp_path):
     text = 'a<b&"c"\n漢 x'
     known = [0.0, 0.5, 1.0, None, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     page = viz.TextPage("t", viz.coloured(text, known, "z" * len(text)), "", "light")

@@ -44,7 +44,7 @@ def test_control_characters_never_reach_the_terminal():
     assert not re.search(r"[\x00-\x1f\x7f\u202e]", shown)
 
 
-def test_a_picture_of_any_characters_is_xml():
+def test_pictures_of_any_characters_are_valid_xml():
     """Code points that are no characters, halves of one, controls: XML has none of them."""
     odd = "".join(
         map(chr, [*range(0x20), *range(0x7F, 0xA0), 0xD800, 0xDFFF, 0xFDD0, 0xFFFE, 0xFFFF, 0x10FFFF])

@@ -101,7 +101,7 @@ class Counted(gn.Op):
         return x.copy()
 
 
-def test_only_what_varies_is_left_for_later() -> None:
+def test_begin_computes_all_fixed_nodes() -> None:
     x, v = gn.input((3,), name="x"), gn.input((3,), name="v", varying=True)
     ones = np.ones(3, "float32")
     early, late = Counted(), Counted()
@@ -140,7 +140,7 @@ def test_begin_and_full_call_each_report_their_own_errors(backend: str) -> None:
         late.again(ones)
 
 
-def test_the_forward_pass_is_left_out() -> None:
+def test_again_skips_the_forward_pass() -> None:
     """Of the products of matrices: F of 5 F. (The rest: 2 F tangents, of which F by the directions, 2 F back.)"""
     product, fixed, directions, _ = products(rnn.LSTM(16), time=6, batch=8)
     lowered = lower(gn.compile(product, [*fixed, *directions]).graph)
@@ -152,7 +152,7 @@ def test_the_forward_pass_is_left_out() -> None:
     assert lower(unsplit.graph).fixed == 0
 
 
-def test_a_profile_in_between_changes_nothing() -> None:
+def test_profile_does_not_change_results_of_again() -> None:
     x, v = gn.input((3,), name="x"), gn.input((3,), name="v", varying=True)
     function, ones = gn.compile([gn.tanh(x) * v], [x, v]), np.ones(3, "float32")
     (expected,) = function(ones, ones)
@@ -179,7 +179,7 @@ def test_invalid_calls_raise_errors() -> None:
 
 
 @by_host
-def test_begin_of_a_graph_that_computes_values_again_to_save_memory(backend: str) -> None:
+def test_begin_with_recomputation(backend: str) -> None:
     x, v = gn.input(3, "float64", name="x"), gn.input(3, "float64", name="v", varying=True)
     y = x
     for _ in range(16):

@@ -89,7 +89,7 @@ WAYS = {
 
 
 @both
-def test_operands_may_lie_in_every_way(dtype: str) -> None:
+def test_operands_of_every_memory_layout(dtype: str) -> None:
     for M, K, N in ((7, 9, 17), (1, 33, 5), (17, 3, 1), (33, 2, 49)):
         arrays = [matrix(*shape, dtype) for shape in ((M, K), (K, N), (K, M), (N, K))]
         leaves, pairs = [gn.input(array.shape, dtype) for array in arrays], []
@@ -104,7 +104,7 @@ def test_operands_may_lie_in_every_way(dtype: str) -> None:
 
 
 @both
-def test_long_products_are_made_block_by_block(dtype: str) -> None:
+def test_long_products_are_computed_in_blocks(dtype: str) -> None:
     for inner in (200, 1000, *(BLOCK_K * n // 2 + k for n in (2, 3, 4, 5) for k in (-1, 0, 1))):
         a, b, c = matrix(9, inner, dtype), matrix(inner, 33, dtype), matrix(inner, 9, dtype)
         x, y, z = (gn.input(array.shape, dtype) for array in (a, b, c))
@@ -188,7 +188,7 @@ def test_divided_products(dtype: str) -> None:
         require_same(nodes, leaves, arrays, 1e-5 if dtype == "float32" else 1e-13, threads=threads)
 
 
-def test_every_way_of_few_rows_is_the_product() -> None:
+def test_products_of_few_rows_do_not_depend_on_threads() -> None:
     """Neither who does which columns nor when they were packed changes a bit."""
     ways = ((1, 3, 8), (1, 17, 250, 401, 1100, 5137), (False, True), (False, True))
     for rows, columns, turned, varying in itertools.product(*ways):

@@ -55,14 +55,14 @@ WAYS = {
 
 @NUMBERS
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_gives_the_same(way: str, share: int) -> None:
+def test_random_graphs_match_in_every_mode(way: str, share: int) -> None:
     orders = st.permutations((*passes.DEFAULT, *passes.recomputing(3)))
     law = given(graphs(), orders)(lambda drawn, order: require_law(drawn, WAYS[way](order)))
     some((250 if way == "any order" else 30) // share)(law)()
 
 
 @NUMBERS
-def test_work_that_is_divided(share: int) -> None:
+def test_divided_work_on_small_graphs(share: int) -> None:
     """Graphs this small run on one core, in one piece; here each loop, product and scatter is cut as large ones are."""
 
     @some(120 // share)
@@ -107,7 +107,7 @@ def test_single_and_double_precision_in_one_function(share: int) -> None:
 
 
 @pytest.mark.parametrize("cell", some_quick(CELLS, (Tied,)))
-def test_numba_is_numpy(cell: type[rnn.Cell]) -> None:
+def test_numba_matches_numpy(cell: type[rnn.Cell]) -> None:
     """Cost, last states, gradient and Gauss-Newton product, at sizes that are no whole vectors; two layers, too."""
     sizes = ((1, 1, 1), (1, 37, 4), (3, 5, 2), (33, 5, 3), (33, 1, 2), (33, 37, 2))
     for dtype, (batch, units, time) in (

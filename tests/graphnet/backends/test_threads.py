@@ -76,7 +76,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_no_bit_depends_on_the_number_of_threads_or_on_the_run(name: str) -> None:
+def test_results_do_not_depend_on_threads_or_runs(name: str) -> None:
     for outputs, inputs, arrays in PROBLEMS[name]:
         require_same(outputs, inputs, arrays, 1e-4, threads=1)
         one = bits(gn.compile(outputs, inputs, threads=1)(*arrays))
@@ -86,7 +86,7 @@ def test_no_bit_depends_on_the_number_of_threads_or_on_the_run(name: str) -> Non
                 assert bits(function(*arrays)) == one, threads
 
 
-def test_memory_is_used_again() -> None:
+def test_memory_is_reused() -> None:
     """Thirty steps of which only the last is wanted need the memory of a few, whatever the number of threads."""
     x = h = gn.input((200, 200))
     W = gn.parameter(np.eye(200, dtype="float32"))
@@ -116,7 +116,7 @@ def test_calls_use_one_thread_if_no_other_can_start(monkeypatch: pytest.MonkeyPa
             gn.compile(outputs, inputs, threads=threads)
 
 
-def test_callers_at_once_get_the_results_of_their_own_arrays() -> None:
+def test_concurrent_callers_get_their_own_results() -> None:
     """Of one function, and of two."""
 
     def call(function: gn.Function, arrays, wanted) -> None:
@@ -330,7 +330,7 @@ def test_thread_count_follows_the_load_and_ignores_noise() -> None:
     assert spent(Pace(2), noisy, 60.0) < 1.1 * always
 
 
-def test_trials_cost_little_whatever_a_call_takes() -> None:
+def test_trials_cost_little_for_any_call_duration() -> None:
     """At most 2 % of the time, once the faster way is found; calls of 25 to 50 ms used to lose a fifth of it."""
     for most, two in itertools.product((2, 16), (1e-5, 1e-2, 0.025, 0.05, 1.0)):
         for ratio in (0.02, 0.3, 0.5, 0.85, 0.95, 1, 1.1, 1.9, 10, 50):

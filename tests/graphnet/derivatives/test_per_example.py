@@ -156,14 +156,14 @@ APART: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_gradients_through_ops_that_keep_cases_apart(backend: str) -> None:
+def test_gradients_through_ops_on_separate_cases(backend: str) -> None:
     for name, (make, shape) in APART.items():
         with case(name):
             W = weight(*shape)
             require_rows_of_losses(make(W), [W], backend=backend)
 
 
-def test_no_case_takes_a_backward_pass_of_its_own() -> None:
+def test_graph_size_does_not_grow_with_the_batch() -> None:
     """The graph of many cases has as many nodes as that of few."""
     counts = []
     for batch in (4, 40):
@@ -207,7 +207,7 @@ MIXED: dict[str, tuple[Callable[[Node], Node], tuple[int, ...], str]] = {
 }  # fmt: skip
 
 
-def test_mixed_cases_are_refused_or_right() -> None:
+def test_mixed_cases_are_rejected_unless_allowed() -> None:
     for name, (make, shape, named) in MIXED.items():
         with case(name):
             W = weight(*shape)

@@ -53,7 +53,7 @@ SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
 @pytest.mark.cuda
 @each_op
-def test_op_holds_the_laws(op: str) -> None:
+def test_op_satisfies_the_laws(op: str) -> None:
     for number, each in enumerate(BY_OP[op]):
         with case(each.id), pytest.MonkeyPatch.context() as patch:
             if SIMULATED and number:  # a case of each op is enough; the next test has all
@@ -63,7 +63,7 @@ def test_op_holds_the_laws(op: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_simulated_gpu_agrees_in_every_case() -> None:
+def test_simulated_gpu_agrees_in_every_case() -> None:
     for each in CASES:
         with case(each.id):
             laws = [number for number in each.laws if number in (7, 8, 9)]
@@ -214,7 +214,7 @@ class Wide(Cube):
         return [gn.constant(np.array(3.0)) * x**2]
 
 
-def test_a_failure_names_law_op_place_and_smallest_input() -> None:
+def test_failed_law_names_op_line_and_smallest_input() -> None:
     """Shrunk from 2 x 2 and rounded."""
     where = r"(?s)Cube: law 2.*y = x³.*\[\[1\.\]\]   float64\[1, 1\]"
     for op, message, laws in (

@@ -59,7 +59,7 @@ def require(found: Array, weights: Any, more: Any = 0) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_it_is_the_loss_but_for_its_curvature() -> None:
+def test_surrogate_changes_only_the_curvature() -> None:
     """Value, gradient and Hessian are the loss's; G is Jᵀ H̃ J, and majorises: G without it is not even positive."""
     W, z = net()
     plain, declared = mixture(z), gn.with_surrogate(mixture(z), majoriser, z)
@@ -82,7 +82,7 @@ def test_it_is_the_loss_but_for_its_curvature() -> None:
         assert loss == pytest.approx(VALUES.mean())
 
 
-def test_readers_of_the_loss_use_its_own_values() -> None:
+def test_functions_of_the_loss_use_the_loss_values() -> None:
     """Choices, weights and functions of the loss's values are those of the loss, not of the surrogate's values."""
     W, z = net()
     y = gn.with_surrogate(mixture(z), majoriser, [z])
@@ -95,7 +95,7 @@ def test_readers_of_the_loss_use_its_own_values() -> None:
     require(gauss_newton(gn.sum(gn.exp(y)), W), np.exp(VALUES), more)
 
 
-def test_beside_losses_that_need_none_and_of_ones_own() -> None:
+def test_surrogates_with_other_losses_and_custom_surrogates() -> None:
     """Sums, with a penalty on the weights themselves; a loss that stands for itself, a log-likelihood, a metric."""
     W, z = net()
     cost, symbols = gn.sum(gn.with_surrogate(mixture(z), majoriser, [z])), gn.softmax_cross_entropy(z, T)
@@ -111,7 +111,7 @@ def test_beside_losses_that_need_none_and_of_ones_own() -> None:
     require(gauss_newton(gn.sum(own), W), 0, np.einsum("nka,kl,nlb->ab", J, root @ root.T, J))
 
 
-def test_it_is_kept_where_a_graph_is_rewritten() -> None:
+def test_surrogate_survives_rewriting() -> None:
     """A surrogate is made of the nodes that its loss reads, not of those that it once read."""
     x, W = gn.input(X.shape, "float64"), gn.parameter(WEIGHTS.copy(), name="W")
     z = gn.tanh(x @ W)

@@ -124,7 +124,7 @@ def expected(made: Made, arrays: list[Array]) -> tuple[list[Array], list[Array]]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_arrays_have_the_nodes_values(program: Callable[[int], Made]) -> None:
+def test_updated_arrays_have_the_values_of_their_nodes(program: Callable[[int], Made]) -> None:
     for backend in BACKENDS:
         for n in (1, 37, 300 if backend == "cuda" else LONG):  # a simulated thread does all of it
             with case(backend, n):
@@ -171,7 +171,7 @@ def test_bits_do_not_depend_on_threads() -> None:
         assert len(found) == 1, program.__name__
 
 
-def test_a_step_takes_no_memory_but_for_its_norm() -> None:
+def test_optimizer_step_runs_in_place() -> None:
     """All vectors are read and written in place, in one loop."""
     results, updates, inputs = step(LONG)
     function = gn.compile(results, inputs, updates=updates)

@@ -43,7 +43,7 @@ def require_locks(path: Path, other: Path) -> None:
         pass
 
 
-def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+def test_locks_end_with_their_process(tmp_path: Path) -> None:
     """Of a file, that a link leads to, of a folder, and of what is not there."""
     path, other = tmp_path / "what", tmp_path / "link"
     path.write_text("x", encoding="utf-8")
@@ -60,7 +60,7 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".*")), "the lock is gone with its end"
 
 
-def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
+def test_lock_removed_while_waiting_is_acquired_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between opening and locking, its owner ended and removed it: locking what is gone would keep nobody out."""
@@ -78,7 +78,7 @@ def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
         assert "BlockingIOError" in process.communicate()[1]
 
 
-def test_a_lock_whose_file_is_removed_is_held_again(tmp_path: Path) -> None:
+def test_lock_file_is_recreated_if_removed(tmp_path: Path) -> None:
     """And is not taken from who has it since: neither by holding it again nor by giving it back."""
     path, file = tmp_path / "x", tmp_path / ".x.lock"
     with contextlib.ExitStack() as stack:
@@ -105,7 +105,7 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "victim").exists()
 
 
-def test_two_writers_of_one_number_do_not_share_a_file(
+def test_writers_with_equal_process_ids_use_different_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Processes of two containers may have the same: what one is writing must not be the other's."""
@@ -146,7 +146,7 @@ def mode_of(path: Path) -> int:
 
 
 @posix
-def test_permissions_stay(tmp_path: Path) -> None:
+def test_permissions_are_preserved(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for mode in (0o600, 0o640, 0o644, 0o666, 0o444):
         with case(oct(mode)):
@@ -158,7 +158,7 @@ def test_permissions_stay(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_private_file_is_private_while_it_is_written(
+def test_private_files_are_private_during_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, seen, real = tmp_path / "a", [], os.open
@@ -176,7 +176,7 @@ def test_a_private_file_is_private_while_it_is_written(
 
 
 @posix
-def test_a_new_file_follows_the_mask(tmp_path: Path) -> None:
+def test_new_files_respect_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_whole(tmp_path / "a", b"x")
@@ -186,7 +186,7 @@ def test_a_new_file_follows_the_mask(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
-def test_the_owner_stays(tmp_path: Path) -> None:
+def test_owner_is_preserved(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"before")
     os.chown(path, 12345, 54321)

@@ -340,7 +340,7 @@ def test_check_cell_compares_an_own_sequence_with_steps() -> None:
         rnn.testing.check_cell(Doubled)
 
 
-def test_check_cell_compares_what_is_read_off_with_outputs() -> None:
+def test_check_cell_compares_read_off_with_outputs() -> None:
     class Doubled(rnn.Elman):
         def read_off(self, states: Sequence[gn.Node]) -> gn.Node:
             return 2 * states[0]

@@ -39,7 +39,7 @@ def test_every_architecture_learns(name: str) -> None:
         assert np.array_equal(network.fixed[weight].value, before)
 
 
-def test_skips_by_halves() -> None:
+def test_input_and_output_skip_connections() -> None:
     for skip, reads, outputs in (
         (False, [5, 4], 1), ("inputs", [5, 9], 1), ("outputs", [5, 4], 2), (True, [5, 9], 2),
     ):  # fmt: skip
@@ -49,7 +49,7 @@ def test_skips_by_halves() -> None:
             assert len([name for name in network.parameters if name.startswith("output.W")]) == outputs
 
 
-def test_shared_layers_are_one_set_of_weights() -> None:
+def test_shared_layers_have_one_set_of_weights() -> None:
     """Layer 2 uses the weights of layer 1: the gradient is the sum of both uses."""
     network, own = (
         rnn.Network([rnn.GRU(4), rnn.GRU(4), rnn.GRU(4)], 4, 3, share=share, dtype="float64")
@@ -96,7 +96,7 @@ def test_recurrent_dropout_applies_to_every_state_or_is_rejected() -> None:
                 assert not masks_of(network, 2, training=False)
 
 
-def test_recurrent_dropout_and_a_cells_own_are_two_masks() -> None:
+def test_recurrent_dropout_and_cell_dropout_use_two_masks() -> None:
     class Both(rnn.Cell):
         """h' = tanh(x, dropout(h)), with the network's recurrent dropout of h as well"""
 
@@ -118,7 +118,7 @@ def test_noncausal_networks_are_rejected_for_prediction() -> None:
             make()
 
 
-def test_initializers_of_parts_fit() -> None:
+def test_initializers_of_wrapped_cells() -> None:
     for wrap in [rnn.Bidirectional, rnn.Residual, lambda c: rnn.Residual(rnn.Normalized(c))]:
         with case(wrap):
             fits = rnn.Network([wrap(rnn.Elman(4, initial={"W_h*": rnn.initializers.constant(7)}))], 3, 3)
@@ -127,7 +127,7 @@ def test_initializers_of_parts_fit() -> None:
                 rnn.Network([wrap(rnn.Elman(4, initial={"typo": rnn.initializers.zeros()}))], 3, 3)
 
 
-def test_scaled_product_never_makes_a_matrix_for_a_case() -> None:
+def test_scaled_product_creates_no_matrix_per_case() -> None:
     """Value and gradient of rank 2 at batch 64: the memory of the naive graph is many times larger."""
     generator = np.random.default_rng(0)
     b, n, m, r = 64, 48, 40, 2
@@ -179,7 +179,7 @@ def test_fit_output_is_ridge_regression() -> None:
             assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss, rtol=1e-9)
 
 
-def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
+def test_fit_output_with_skip_connections_and_any_cell() -> None:
     network = rnn.Network([rnn.GRU(4), rnn.LSTM(3)], 1, 2, loss="squared", skip=True, dtype="float64")
     x, t = delayed(40)
     loss = rnn.fit_output(network, x, t, 0.0)
@@ -189,7 +189,7 @@ def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
     assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss)
 
 
-def test_run_is_the_unrolled_network() -> None:
+def test_run_matches_the_unrolled_network() -> None:
     """Over the edges of the pieces of 100 steps that `run` compiles."""
     for reads, time in [("symbols", 1), ("vectors", 100), ("symbols", 101), ("vectors", 230)]:
         with case(reads, time):
@@ -214,7 +214,7 @@ def test_run_is_the_unrolled_network() -> None:
 NOT_TO_SCALE = {"GraphRNN", "GNN", "GLNN", "EchoState", "HMMFilter", "Bidirectional"}
 
 
-def test_wrappers_take_every_cell() -> None:
+def test_wrappers_accept_every_cell() -> None:
     for name in rnn.cells.ALL:
         with case(name):
             made = rnn.cells.ALL[name]().resized(3)
@@ -255,7 +255,7 @@ def test_widths_that_follow_from_the_input_pass_wrappers() -> None:
             assert u.hidden[0].shape == (3, 2, double)
 
 
-def test_the_random_graph_is_the_same_for_ever() -> None:
+def test_random_graph_is_reproducible() -> None:
     """A stored model makes the same graph again."""
     cell = rnn.GLNN(6, edges=3, graph_seed=5)
     assert cell.sources.tolist() == [0, 1, 2, 5, 1, 3, 4, 5, 1, 2, 3, 0, 2, 3, 4, 0, 4, 5]

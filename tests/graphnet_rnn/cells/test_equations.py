@@ -39,7 +39,7 @@ def step_of(cell: rnn.Cell, weights: dict[str, np.ndarray] | None = None) -> dic
 
 
 @pytest.mark.parametrize("cell", ["Elman", "LSTM", "GRU", "GRUResetAfter", "MRNN", "Equations"])
-def test_formula_of_a_cell_is_the_cell(cell: str) -> None:
+def test_formulas_match_the_cells(cell: str) -> None:
     """The first line of the docstring, as text, computes what the class computes."""
     kind = rnn.cells.ALL[cell]
     found, expected = step_of(rnn.Equations(4, (kind.__doc__ or "").splitlines()[0])), step_of(kind(4))
@@ -87,7 +87,7 @@ def test_states_and_output() -> None:
             assert cell.returns[0].name == output
 
 
-def test_it_is_saved_with_its_text(tmp_path: Path) -> None:
+def test_equations_are_saved_with_their_text(tmp_path: Path) -> None:
     net = rnn.Network([rnn.Equations(6, "f = σ(x, h)\nh' = f h + x W_xh")], 3, 2, seed=1)
     rnn.save(net, tmp_path / "cell.safetensors")
     again = rnn.load(tmp_path / "cell.safetensors")
@@ -139,7 +139,7 @@ REFUSED = {
 }
 
 
-def test_wrong_texts_are_refused_with_their_equation() -> None:
+def test_invalid_equations_are_rejected() -> None:
     for text, told in REFUSED.items():
         with case(text), pytest.raises(CellError) as refused:
             rnn.Network([rnn.Equations(4, text)], 3, 2)

@@ -37,7 +37,7 @@ def test_cell_obeys_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert told == list(CHECKS)
 
 
-def test_cell_can_be_made_again_from_its_settings() -> None:
+def test_cells_round_trip_through_settings() -> None:
     for cell in rnn.cells.ALL.values():
         with case(cell):
             made = cell().resized(7)
@@ -197,7 +197,7 @@ def test_invalid_arguments_are_rejected() -> None:
             rnn.LSTM(units)
 
 
-def test_settings_are_read_off_the_constructor(tmp_path: Path) -> None:
+def test_settings_are_read_from_the_constructor(tmp_path: Path) -> None:
     """A cell that keeps its arguments under their names is stored and made again without more ado."""
     rnn.save(rnn.Network([TwoTimescale(4, keep=0.5)], 5, 5), tmp_path / "m")
     (layer,) = rnn.load(tmp_path / "m", [TwoTimescale]).layers

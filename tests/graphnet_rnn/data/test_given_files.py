@@ -44,7 +44,7 @@ def table(path: Path, more: dict[str, Any]) -> Path:
     return path
 
 
-def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
+def test_unsupported_column_types_are_rejected(tmp_path: Path) -> None:
     for name, (columns, choice, said) in REFUSED.items():
         with case(name), pytest.raises(DataError, match=rf"a\.parquet: .*{said}"):
             read_sequences(table(tmp_path / "a.parquet", columns), choice)
@@ -53,7 +53,7 @@ def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
 
 
-def test_names_of_columns_with_separators_and_twice(tmp_path: Path) -> None:
+def test_column_names_with_separators_and_duplicates(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('"temp, C";"a ""b"", c";y\n1,5;2;0,5\n2,5;3;1,5\n')
     cases = read_sequences(tmp_path / "a.csv", Choice(("temp, C",), ("y",)))
     np.testing.assert_array_equal(cases.inputs[:, 0], [[1.5], [2.5]])
@@ -63,7 +63,7 @@ def test_names_of_columns_with_separators_and_twice(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.parquet", Choice(("a",), ("y",)))
 
 
-def test_texts_of_whole_numbers_that_float64_rounds(tmp_path: Path) -> None:
+def test_large_integers_in_csv_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{2**63 + i},{i}.5\n" for i in range(9)))
     with pytest.raises(DataError, match="float32 rounds the values of the column 'a'"):
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
@@ -72,7 +72,7 @@ def test_texts_of_whole_numbers_that_float64_rounds(tmp_path: Path) -> None:
         read_sequences(tmp_path / "w.csv", Choice(("a",), ("y",), weights="w"))
 
 
-def test_a_column_without_a_name_is_no_column_of_cases(tmp_path: Path) -> None:
+def test_columns_without_a_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",a,y\n0,1,2\n1,3,4.5\n")
     with pytest.raises(DataError, match=r"a\.csv: column 1 has no name; .*index=False"):
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
@@ -80,7 +80,7 @@ def test_a_column_without_a_name_is_no_column_of_cases(tmp_path: Path) -> None:
     assert found.inputs.shape == (3, 1, 1)
 
 
-def test_an_empty_line_is_no_row_and_cuts_nothing(tmp_path: Path) -> None:
+def test_empty_lines_in_csv_files(tmp_path: Path) -> None:
     path, choice = tmp_path / "a.csv", Choice(("a",), ("y",))
     path.write_text("\na,y\n1,2.5\n2,3.5\n\n\n")
     assert len(read_sequences(path, choice).inputs) == 2
@@ -89,7 +89,7 @@ def test_an_empty_line_is_no_row_and_cuts_nothing(tmp_path: Path) -> None:
         read_sequences(path, choice)
 
 
-def test_the_last_rows_are_a_shorter_piece(tmp_path: Path) -> None:
+def test_last_piece_may_be_shorter(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i},{i}.5\n" for i in range(95)))
     found = read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), pieces=48))
     assert found.lengths is not None
@@ -129,7 +129,7 @@ def test_a_column_has_one_role_and_cell_types_are_inferred(tmp_path: Path) -> No
         read_sequences(path, Choice(("a",), ("y",)))
 
 
-def test_a_byte_order_mark_is_no_character(tmp_path: Path) -> None:
+def test_byte_order_mark_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffÄpfel".encode())
     assert read_text(path) == "Äpfel"
@@ -150,7 +150,7 @@ def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
         read_arrays(tmp_path / "a.npz")
 
 
-def test_arrays_that_are_not_read_do_no_harm(tmp_path: Path) -> None:
+def test_unused_object_arrays_are_ignored(tmp_path: Path) -> None:
     x, y = np.ones((3, 2, 1)), np.zeros((3, 2), int)
     np.savez(tmp_path / "a.npz", x=x, y=y, odd=np.array([None, 1], dtype=object))
     assert read_sequences(tmp_path / "a.npz", Choice()).targets.shape == (3, 2)
@@ -184,7 +184,7 @@ def test_a_horizon_beyond_all_rows_is_refused_at_once() -> None:
         rows.split(0.1)
 
 
-def test_cases_that_are_padded_beyond_the_memory_are_refused() -> None:
+def test_padding_beyond_memory_is_rejected() -> None:
     rows = 200_000
     columns = {"c": np.r_[np.zeros(rows), 1 : rows + 1], "x": np.arange(2.0 * rows)}
     with pytest.raises(NotEnoughMemoryError, match=r"padding 200,001 cases of .* to 200,000 rows .*--pieces"):
@@ -198,7 +198,7 @@ def test_sparse_arrays_of_matlab_are_refused(tmp_path: Path) -> None:
         read_rolls(tmp_path / "a.mat")
 
 
-def test_one_long_cell_takes_its_own_room(tmp_path: Path) -> None:
+def test_one_long_cell_does_not_enlarge_other_rows(tmp_path: Path) -> None:
     """A long cell in one row does not enlarge all other rows."""
     (tmp_path / "a.csv").write_text("c,x,y\n" + "z" * 200_000 + ",1,2.5\n" + "u,1,2.5\n" * 2_000)
     tracemalloc.start()

@@ -119,7 +119,7 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
 }  # fmt: skip
 
 
-def test_a_damaged_file_takes_one_sentence(tmp_path: Path) -> None:
+def test_damaged_files_give_one_line_errors(tmp_path: Path) -> None:
     for damage, (name, content, said) in DAMAGED.items():
         path = put(tmp_path / name, content)
         with case(damage):
@@ -157,7 +157,7 @@ def test_gzip_data_beyond_the_header_size_is_not_read(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_impossible_arguments(tmp_path: Path) -> None:
+def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:
     path = put(tmp_path / "a", idx(BYTES))
     for name, how, said in (
         ("none", {}, "there is no file"),

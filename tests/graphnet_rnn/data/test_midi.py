@@ -34,7 +34,7 @@ def sounding(roll: Array, note: int) -> list[int]:
     return np.flatnonzero(roll[:, note - 21]).tolist()
 
 
-def test_each_track_releases_its_own_keys(tmp_path: Path) -> None:
+def test_tracks_release_only_their_own_keys(tmp_path: Path) -> None:
     """Two tracks of one channel hold the same key: frames 0 to 9, and 5 to 19."""
     roll = rolled(tmp_path / "a.mid", [on(60, 0), off(60, 480)], [on(60, 240), off(60, 720)])
     assert sounding(roll, 60) == list(range(20))
@@ -46,7 +46,7 @@ def test_a_key_that_is_not_released_sounds_to_the_end_of_its_track(tmp_path: Pat
     assert (sounding(roll, 60), sounding(roll, 62), len(roll)) == (list(range(10)), [0], 20)
 
 
-def test_velocity_0_releases(tmp_path: Path) -> None:
+def test_velocity_0_releases_the_key(tmp_path: Path) -> None:
     roll = rolled(tmp_path / "a.mid", [on(60, 0), on(60, 240, velocity=0), on(62, 240), off(62, 480)])
     assert (sounding(roll, 60), sounding(roll, 62)) == (list(range(5)), list(range(10, 20)))
 
@@ -72,7 +72,7 @@ def test_ticks_may_be_parts_of_smpte_frames(tmp_path: Path) -> None:
         read_midi(tmp_path / "b.mid", 20)
 
 
-def test_no_error_adds_up(tmp_path: Path) -> None:
+def test_frame_times_accumulate_no_error(tmp_path: Path) -> None:
     """A frame of 1/60 s is no whole number of microseconds."""
     for rate in (0.06, 12, 29.97, 30, 60, 441, 1e6):
         with case(rate):

@@ -84,7 +84,7 @@ def collection(**parts: Any) -> bytes:
     return stream.getvalue()
 
 
-def test_a_collection_has_its_parts(tmp_path: Path) -> None:
+def test_collections_have_train_valid_and_test_parts(tmp_path: Path) -> None:
     (tmp_path / "c.mat").write_bytes(collection(other=np.ones(3)))
     found = read_rolls(tmp_path / "c.mat")
     assert {name: len(rolls) for name, rolls in found.items()} == {"train": 3, "valid": 2, "test": 1}
@@ -109,7 +109,7 @@ def test_invalid_collections_are_rejected(tmp_path: Path) -> None:
         read_rolls(tmp_path / "none.mat")
 
 
-def test_accuracy_is_that_of_a_loop() -> None:
+def test_frame_accuracy_matches_a_loop() -> None:
     generator = np.random.default_rng(0)
     a, b = (generator.integers(0, 2, (4, 3, 5)) for _ in range(2))
     lengths = np.array([4, 1, 2])

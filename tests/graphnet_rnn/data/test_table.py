@@ -206,7 +206,7 @@ def test_there_is_no_naive_forecast_before_the_first_season() -> None:
     assert np.isnan(table.naive(season=11)).all()
 
 
-def test_times_go_on_after_the_last() -> None:
+def test_forecast_times_follow_the_last_time() -> None:
     for name, (given, after) in {
         "hours": (["2024-02-28T22", "2024-02-28T23"], ["2024-02-29T00", "2024-02-29T01"]),
         "weeks": (["2023-12-18", "2023-12-25"], ["2024-01-01", "2024-01-08"]),
@@ -227,7 +227,7 @@ def test_times_go_on_after_the_last() -> None:
     assert times_after(np.array([1.0, 3.0]), 2, ("", 2.0)).tolist() == [5, 7]
 
 
-def test_what_a_table_cannot_mean_is_refused() -> None:
+def test_invalid_tables_are_rejected() -> None:
     dates = ["2024-01-01", "2024-01-02", "2024-01-03"]
     y = [1.5, 2.5, 3.5]
     odd: dict[str, tuple[dict[str, Any], Choice, str]] = {
@@ -327,7 +327,7 @@ def test_irregular_times_are_noted() -> None:
     assert list(table.predictions(np.zeros((3, 1, 1)), "squared")) == ["step", "predicted_y"]  # no next date
 
 
-def test_dates_of_some_cases_are_known() -> None:
+def test_forecast_dates_of_cases_with_regular_gaps() -> None:
     """Daily, every second day, of one row, at odd days."""
     days = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-01", "2024-01-03", "2024-01-05"]
     odd = ["2024-01-01", "2024-01-02", "2024-01-09"]
@@ -364,7 +364,7 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
         net.columns = Columns(("sold",), ("sold",))
 
 
-def test_forecasts_of_all_ways_are_the_outputs_of_the_rows(tmp_path: Path) -> None:
+def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:
     """Whole cases or segments: the table of forecasts, and the chart's."""
     path = write(tmp_path / "t.csv")
     shops = list(dict.fromkeys(str(row["shop"]) for row in ROWS))
@@ -461,7 +461,7 @@ def test_a_validation_part_without_targets_is_refused() -> None:
             Table(columns, choice).split(0.2)
 
 
-def test_bytes_are_texts(tmp_path: Path) -> None:
+def test_bytes_are_read_as_text(tmp_path: Path) -> None:
     kinds = np.array(["sun", "räin", "sun"], object)
     for cells in (
         np.char.encode(kinds.astype(str), "utf-8"),
@@ -489,7 +489,7 @@ def test_the_case_may_be_an_input() -> None:
     np.testing.assert_array_equal(table.inputs[:, 0], [[1.5, 1, 0], [3, 1, 0]])
 
 
-def test_times_with_zones_are_utc_and_say_so(tmp_path: Path) -> None:
+def test_times_with_zones_are_converted_to_utc(tmp_path: Path) -> None:
     days = ["2024-07-01T01:00+02:00", "2024-07-01T02:00+02:00", "2024-06-30T21:00-04:00"]
     times = [datetime.datetime.fromisoformat(day) for day in days]
     for unit in ("s", "us", "ns"):
@@ -521,7 +521,7 @@ def test_names_of_the_table_are_kept_in_predictions() -> None:
         table.predictions(np.zeros((2, 1, 1)), "squared")
 
 
-def test_a_case_of_one_row_takes_the_gap_of_the_others() -> None:
+def test_single_row_cases_use_the_time_step_of_other_cases() -> None:
     rows = {"c": ["a", "a", "b"], "d": ["2024-01-01", "2024-01-03", "2024-01-05"], "y": [1.5, 2, 3]}
     table = Table(rows, Choice(targets="y", time="d", case="c", horizon=2))
     found = table.predictions(np.zeros((2, 2, 2)), "squared")
@@ -587,7 +587,7 @@ def test_commas_separate_names() -> None:
     assert Choice(inputs=["price, EUR"]).inputs == ("price, EUR",)
 
 
-def test_parts_of_whole_series_may_differ_in_time_steps() -> None:
+def test_training_and_validation_may_differ_in_time_steps() -> None:
     """Without pieces: the losses are the means of each part alone."""
     t = np.arange(40.0)
     train, valid = Table({"t": t, "y": t % 3}, Choice(inputs="t", targets="y")).split(0.25)

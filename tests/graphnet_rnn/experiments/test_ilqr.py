@@ -111,7 +111,7 @@ def test_gains_are_those_of_the_riccati_equation(linear: tuple[Linear, Array, Ar
             np.testing.assert_allclose(plan.curvatures[t, b], P, rtol=1e-9)
 
 
-def test_the_value_function_and_feedback_are_best_from_elsewhere(
+def test_value_function_and_gains_are_optimal_for_other_starts(
     linear: tuple[Linear, Array, Array, Plan],
 ) -> None:
     """Of a linear plant V is exact: from another start it is the least cost, and K gives the commands."""
@@ -146,7 +146,7 @@ def swing_cost(u: Array, x0: Array) -> float:
     return float(total + 1 + np.cos(angle) + 3 * speed**2)
 
 
-def test_a_pendulum_ends_where_scipy_does() -> None:
+def test_pendulum_matches_scipy() -> None:
     """From iLQR's commands SciPy finds nothing better, and from the first guess it finds none that cost less."""
     starts = np.array([[0.1, 0.0], [-0.4, 0.5]])
     guess = 0.3 * np.ones((20, 2, 1))
@@ -163,7 +163,7 @@ def test_a_pendulum_ends_where_scipy_does() -> None:
         np.testing.assert_allclose(near.x, plan.commands[:, b, 0], atol=2e-3)
 
 
-def test_costs_never_rise_and_movements_do_not_meet() -> None:
+def test_costs_never_rise_and_movements_are_independent() -> None:
     """Each movement is planned as if it were alone."""
     starts, guess = np.array([[0.1, 0.0], [-0.4, 0.5], [3.0, -1.0]]), 0.3 * np.ones((20, 3, 1))
     both = swing().plan(starts, guess)

@@ -104,7 +104,7 @@ def small(activation="sigmoid", loss="sigmoid", batch=100) -> tuple[Any, Array]:
     return objective, images
 
 
-def test_the_loss_of_an_autoencoder_is_that_of_plain_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autoencoder_loss_matches_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the error of many images, which is computed in pieces."""
     for loss, activation in itertools.product(("sigmoid", "squared"), ("sigmoid", "tanh")):
         with case(loss, activation):
@@ -129,7 +129,7 @@ def test_the_loss_of_an_autoencoder_is_that_of_plain_numpy(monkeypatch: pytest.M
                 assert objective.error(x[:7]) == pytest.approx(squares[:7].mean(), rel=1e-4)
 
 
-def test_five_steps_of_hessian_free_teach_an_autoencoder() -> None:
+def test_five_hessian_free_steps_train_an_autoencoder() -> None:
     """From far off to the mean image, which takes SGD hundreds of steps."""
     objective, images = small()
     start = objective.loss(objective.start())
@@ -180,7 +180,7 @@ def test_bounces_keep_balls_inside_and_apart_and_their_energy() -> None:
     np.testing.assert_allclose(np.diff(v.sum(axis=2), axis=0)[free], 0, atol=1e-12)
 
 
-def test_balls_move_as_in_small_steps() -> None:
+def test_balls_match_a_simulation_with_small_steps() -> None:
     """A loop that knows no moment of a bounce: it turns what has gone too far."""
     start, fine = 0.5 * velocities(3, 5), 3000
     x, v = np.broadcast_to(PLACES, start.shape).copy(), start.copy()
@@ -274,7 +274,7 @@ def test_smoothing_by_hand() -> None:
     assert smoothed(pi, 4) == pytest.approx(np.array(expected), rel=1e-15)
 
 
-def test_smoothing_is_the_same_for_what_came_and_piece_by_piece() -> None:
+def test_smoothing_of_probabilities_and_of_pieces_agrees() -> None:
     pi, x = RNG(0).dirichlet(np.ones(5), (50, 3)), RNG(1).integers(0, 5, (50, 3, 1))
     mixed = smoothed(pi, 5)
     assert mixed.sum(axis=2) == pytest.approx(np.ones((50, 3)))
@@ -299,7 +299,7 @@ def test_regret_by_hand() -> None:
     assert regret([1.5, 0.0, math.inf, 0.0], drawn)[-1] == math.inf
 
 
-def test_the_true_model_has_none_and_a_coin_one_bit_a_line() -> None:
+def test_true_model_has_no_regret() -> None:
     for drawn in (alphabet(RNG(0), 20), distant_xor(RNG(0), 20, 30)):
         assert not regret(drawn.bits, drawn).any()
     drawn = distant_xor(RNG(0), 30, 20)

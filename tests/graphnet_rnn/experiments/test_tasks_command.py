@@ -51,7 +51,7 @@ def test_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
             assert not [words for words in told if words not in shown], shown
 
 
-def test_it_is_the_trainer_on_the_problem(tmp_path: Path) -> None:
+def test_command_matches_a_trainer_in_python(tmp_path: Path) -> None:
     """The command gives the same bits as a Trainer in Python, with a schedule, too."""
     run = ["--optimizer", "adam", "--rate", "0.01", "--schedule", "Warmup(3)", "--steps", "4"]
     assert main([*KEPT, *run, "--out", str(tmp_path / "run")]) == 0
@@ -67,7 +67,7 @@ def kept_theta(folder: Path) -> Any:
     return rnn.load(RunFolder(folder).checkpoints()[-1]).theta
 
 
-def test_it_goes_on_where_it_was_interrupted(
+def test_interrupted_command_resumes_to_the_same_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupted and a resumed command give the same files as one command; the picture has all steps."""
@@ -115,7 +115,7 @@ def test_resumed_runs_end_at_the_same_step(tmp_path: Path, capsys: pytest.Captur
     assert np.array_equal(kept_theta(whole), kept_theta(parts))
 
 
-def test_it_draws_however_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_picture_is_drawn_after_success_and_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "run.png"
     assert main([*QUICK, "--picture", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -224,7 +224,7 @@ NOT_A_MODEL: dict[str, tuple[bytes, str]] = {
 }
 
 
-def test_not_a_model(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     for what, (content, sentence) in NOT_A_MODEL.items():
         with case(what):

@@ -114,7 +114,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6)
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", SORTS)
-def test_odd_files_make_a_sentence(kind: str, seed: int, tmp_path: Path) -> None:
+def test_odd_files_give_one_line_errors(kind: str, seed: int, tmp_path: Path) -> None:
     (make, count), found = SORTS[kind], []
     for sort, content, read in make(tmp_path):
         assert not refused(read, tmp_path / "odd", content), sort
@@ -177,7 +177,7 @@ def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
             assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_long_but_no_model_is_not_read(tmp_path: Path) -> None:
+def test_large_files_of_other_kinds_are_not_read(tmp_path: Path) -> None:
     """Sparse files of 64 GiB, which take no space on the disk."""
     long, longer = ((1 << bits).to_bytes(8, "little") + b"{" for bits in (23, 35))
     with memory(5e7):
@@ -205,7 +205,7 @@ def test_too_long_descriptions_are_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seed", "count"), [(0, 10), pytest.param(1, 100, marks=pytest.mark.slow)])
-def test_resuming_from_odd_arguments_is_a_line(
+def test_resuming_with_odd_arguments_gives_one_line_errors(
     seed: int, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Arguments stored in a checkpoint are used, or refused with an error on one line."""
@@ -237,7 +237,7 @@ def test_resuming_from_odd_arguments_is_a_line(
         assert code == 0 or re.fullmatch(r"graphnet-rnn train: .{20,1500}\n", said), (name, value, said)
 
 
-def test_a_description_of_a_million_lists_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_large_descriptions_are_rejected_before_parsing(tmp_path: Path) -> None:
     """Parsed, each byte of the description would take 70 bytes of memory."""
     rnn.save(model("LSTM"), tmp_path / "m")
     content = (tmp_path / "m").read_bytes()

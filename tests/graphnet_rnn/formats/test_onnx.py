@@ -118,7 +118,7 @@ COMPOSED: dict[str, tuple[list[rnn.Cell], dict[str, Any], set[str]]] = {
 }  # fmt: skip
 
 
-def test_networks_of_all_sorts(runtime: Any, tmp_path: Path) -> None:
+def test_composed_networks(runtime: Any, tmp_path: Path) -> None:
     for name, (cells, how, wanted) in COMPOSED.items():
         for lengths in (None, LENGTHS):
             with case(name, lengths):
@@ -127,7 +127,7 @@ def test_networks_of_all_sorts(runtime: Any, tmp_path: Path) -> None:
                 assert {node.op_type for node in file.graph.node} & {"Scan", "LSTM", "GRU", "RNN"} == wanted
 
 
-def test_an_encoder_gives_what_its_last_layer_does(runtime: Any, tmp_path: Path) -> None:
+def test_networks_without_output_layer_return_the_last_layer(runtime: Any, tmp_path: Path) -> None:
     network = drawn(rnn.Network([rnn.GRU(3), rnn.Bidirectional(rnn.RHN(4))], INPUTS, 0))
     export_onnx(network, tmp_path / "n.onnx", initial="zero")
     session = runtime.InferenceSession(tmp_path / "n.onnx")
@@ -254,7 +254,7 @@ def test_step_invariant_values_are_computed_once(runtime: Any, tmp_path: Path) -
     assert "LogSoftmax" in [node.op_type for node in file.graph.node]
 
 
-def test_an_encoder_and_a_decoder_that_looks_back(runtime: Any, tmp_path: Path) -> None:
+def test_encoder_and_decoder_with_attention(runtime: Any, tmp_path: Path) -> None:
     """Two networks as one graph: any number of words, of any lengths."""
     steps, apart = 4, {"training": False}
     for feedback, score in itertools.product((None, "likeliest"), ("additive", "dot")):
@@ -288,7 +288,7 @@ def test_an_encoder_and_a_decoder_that_looks_back(runtime: Any, tmp_path: Path) 
                 require_close(session.run(None, {"word": word, "length": length, "before": before}), wanted)
 
 
-def test_derivatives_are_graphs_too(runtime: Any, tmp_path: Path) -> None:
+def test_gradients_and_gauss_newton_products_are_exported(runtime: Any, tmp_path: Path) -> None:
     """The gradient and a Gauss-Newton product of a network, for any number of cases."""
     network = drawn(rnn.Network([rnn.LSTM(3), rnn.GRU(4)], INPUTS, OUTPUTS))
     parameters = list(network.parameters.values())

@@ -73,7 +73,7 @@ def at_theta(model: EnergyModel, f: Callable[[], float]) -> Callable[[Array], fl
     return value
 
 
-def test_conditionals_partition_and_probability_are_those_of_enumeration() -> None:
+def test_conditionals_partition_and_probability_match_enumeration() -> None:
     for sizes in [(4, 3), (3, 5), (1, 1)]:
         with case(sizes):
             model = rbm(*sizes)
@@ -113,7 +113,7 @@ def test_gaussian_visibles_are_the_mixture_of_equation_2_33() -> None:
             assert np.allclose(np.cov(drawn.T), spread, atol=0.06)
 
 
-def test_annealing_estimates_what_counting_finds() -> None:
+def test_annealed_estimate_matches_enumeration() -> None:
     """Within a hundredth of a nat, by 2,000 chains for each RBM; and of units that do not meet it is exact."""
     for kind, visibles in itertools.product(["RBM", "RTRBM"], ["binary", "gaussian"]):
         with case(kind, visibles):
@@ -173,7 +173,7 @@ def test_contrastive_divergence_has_its_expectation_and_tends_to_the_exact_gradi
     assert np.linalg.norm(divergences(model, v, 1, 60)[0] - exact) > 0.8 * bias[0]
 
 
-def test_the_gradient_is_a_function_of_seed_and_draw() -> None:
+def test_gradient_depends_on_seed_and_draw_only() -> None:
     model, v = rbm(), bits(20, 4)
     first, again, other = (ContrastiveDivergence(model, 2, seed, backend="numpy") for seed in (1, 1, 2))
     for objective in (first, again, other):
@@ -412,7 +412,7 @@ def trained_rtrbm() -> RTRBM:
     return model
 
 
-def test_chains_of_stacked_frames_are_those_of_rows() -> None:
+def test_chains_of_stacked_frames_match_chains_of_rows() -> None:
     """As one matrix, whatever the axes, also where each chain of a frame has its biases; the data stay."""
     model = temporal(kind=TRBM)
     v = bits(3, 2, model.visible)
@@ -465,7 +465,7 @@ def test_trbm_learns_from_one_frame_and_its_past() -> None:
     assert np.mean((model.reconstruct(noisy) - v) ** 2) < 0.8 * np.mean((noisy - v) ** 2)
 
 
-def test_a_stack_with_a_flipped_top_generates_what_the_first_model_does() -> None:
+def test_stack_with_flipped_copy_matches_the_first_model() -> None:
     """2.7.1: started so, the augmented model is the first one."""
     model = rbm(2, 3)
     drawn = Stack([model, model.flipped()]).sample(20_000, gibbs_steps=30)
@@ -516,7 +516,7 @@ def test_stack_of_sequences(trained_rtrbm: RTRBM) -> None:
             assert np.array_equal(single.sample_sequences(2, 3, seed=4), trained_rtrbm.sample(2, 3, seed=4))
 
 
-def test_a_stack_hands_the_warm_up_down() -> None:
+def test_stack_passes_the_warm_up_to_the_lower_model() -> None:
     """The lower layer repeats the frame before, whatever the hidden states are."""
     lower, upper = TRBM(3, 4, connections=["VV"], dtype="float64"), TRBM(4, 2, dtype="float64")
     lower.values["A_1"][...], lower.values["b_v"][...] = 60 * np.eye(3), -30
@@ -571,7 +571,7 @@ def test_diverging_training_is_reported() -> None:
             model.infer(data)  # no warning, though W is very large
 
 
-def test_parameters_that_are_not_numbers_make_no_data() -> None:
+def test_nan_parameters_raise_an_error() -> None:
     methods = "infer", "reconstruct", "sample", "predict", "gibbs", "emit"
     for model, method in itertools.product((rbm(), temporal()), methods):
         if hasattr(model, method):

@@ -78,7 +78,7 @@ def test_likelihood_is_the_sum_over_all_paths() -> None:
             assert node == pytest.approx(expected, rel=1e-13)
 
 
-def test_each_symbol_has_what_it_adds_to_the_likelihood() -> None:
+def test_log_probabilities_are_increments_of_the_likelihood() -> None:
     hmm, x = model(piece=2), text(5, 2)
     whole = np.array([hmm.log_likelihood(x[:t]) for t in range(1, 6)])
     assert hmm.log_probabilities(x) == pytest.approx(np.diff(whole, axis=0, prepend=0), rel=1e-12)
@@ -172,7 +172,7 @@ def test_counts_are_not_negative_where_states_decay_for_long() -> None:
         hmm.theta = hmm.maximized(counts)
 
 
-def test_each_step_gains_and_tolerance_stops() -> None:
+def test_every_step_improves_and_tolerance_stops() -> None:
     hmm, x = HMM(4, 4, seed=5), text(60, 3, seed=2)
     history = hmm.fit(x, iterations=200)
     assert len(history) == 201
@@ -205,7 +205,7 @@ def test_one_step_by_hand() -> None:
     assert hmm.B[1] == pytest.approx(B[1])
 
 
-def test_zeros_stay_without_smoothing_and_go_with_it() -> None:
+def test_zeros_remain_only_without_smoothing() -> None:
     for smoothing in (0.0, 0.1):
         hmm = model()
         hmm.A = [[0.0, 0.4, 0.6], [0.3, 0.7, 0.0], [0.5, 0.0, 0.5]]
@@ -233,7 +233,7 @@ def test_logits_give_the_tables_and_train() -> None:
     assert hmm.bits(x) == pytest.approx(found.loss / math.log(2), rel=1e-12)
 
 
-def test_gradient_of_logits_is_what_expectation_maximisation_lacks() -> None:
+def test_gradient_of_logits_matches_expected_counts() -> None:
     """∂log p/∂logit_ij = count_ij - A_ij Σ_j count_ij (Bridle 1990): zero exactly at EM's fixed points."""
     hmm, x = model(), text(15)
     counts = hmm.counts(x)
@@ -261,7 +261,7 @@ def test_forbidden_moves_stay_forbidden() -> None:
     assert hmm.A[1, 0] != 0.4
 
 
-def test_over_a_sparse_graph_no_other_move_is_ever_possible() -> None:
+def test_sparse_graph_allows_no_other_transitions() -> None:
     """Ollivier 2013, note 16: so many edges from each state, one to itself; the same graph as the cells'."""
     hmm = HMM(6, 4, seed=2, edges=3, graph_seed=5)
     cell = rnn.GLNN(6, edges=3, graph_seed=5)
@@ -310,7 +310,7 @@ def test_samples_follow_the_model() -> None:
     assert (np.abs(found - expected) < 5 * np.sqrt(expected / 20_000)).all()
 
 
-def test_first_tables() -> None:
+def test_initial_tables() -> None:
     hmm = HMM(3, 4, seed=7, frequencies=[0, 1, 2, 997])
     assert (hmm.B[:, 0] == 0).all()
     assert (hmm.B[:, 3] > hmm.B[:, 1]).all()

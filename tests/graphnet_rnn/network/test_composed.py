@@ -85,7 +85,7 @@ def problem_of(name: str, **how: Any) -> rnn.GraphCases:
     return rnn.GraphCases(make(), arrays, **{"batch": CASES, "valid": None, **how})
 
 
-def test_the_gradient_is_that_of_differences() -> None:
+def test_gradient_matches_finite_differences() -> None:
     """In each weight, of every network."""
     for name in WHOLES:
         with case(name):
@@ -119,7 +119,7 @@ def test_derivatives_on_every_back_end(how: dict[str, Any]) -> None:
             assert np.linalg.norm(found[0][1]) > 1e-4
 
 
-def test_it_learns_and_is_stored_and_drawn(tmp_path: Path) -> None:
+def test_composed_models_learn_and_are_saved_and_drawn(tmp_path: Path) -> None:
     for name in WHOLES:
         with case(name):
             problem = problem_of(name)
@@ -157,7 +157,7 @@ def test_losses_of_a_network_are_summed_over_the_steps_of_a_case() -> None:
     assert metrics["exact"] == pytest.approx((right == inside).all(axis=0).mean())
 
 
-def test_arguments_are_settings_of_any_kind(tmp_path: Path) -> None:
+def test_arguments_of_any_kind_are_settings(tmp_path: Path) -> None:
     @rnn.composed
     def many(
         readers: list[rnn.Network], head: rnn.Network, scale: float = 2.0, batch: int = 1, **how: Any

@@ -48,7 +48,7 @@ def test_every_cell(name: str) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_another_length_batch_or_setting_is_another_program(cache: Path) -> None:
+def test_other_lengths_sizes_and_settings_compile_new_programs(cache: Path) -> None:
     gradient(rnn.LSTM(4), 0)
     for other in (
         lambda: gradient(rnn.LSTM(4), 0, time=4),

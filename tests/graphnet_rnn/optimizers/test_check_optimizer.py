@@ -146,7 +146,7 @@ class Odd(FirstOrder):
         return self.new(theta, g, state)
 
 
-def test_an_update_that_does_not_fit() -> None:
+def test_invalid_updates_are_rejected() -> None:
     cases = [
         (lambda t, g, s: (t, {"w": g}), "Odd.update returned 'w'"),
         (lambda t, g, s: (gn.sum(t), {}), r"the new θ must be a node of float64 of shape \[3\]"),
@@ -169,7 +169,7 @@ def test_an_update_that_does_not_fit() -> None:
         momentum.apply(theta, theta, state, mass=3)
 
 
-def test_the_slope_of_a_loss_in_the_rate_of_the_steps_before() -> None:
+def test_hypergradient_matches_finite_differences() -> None:
     """A hypergradient: d loss(θ₃) / d ε through three steps = its finite difference, of steps on arrays."""
     start = np.array([0.3, -0.4, 2.0])
 

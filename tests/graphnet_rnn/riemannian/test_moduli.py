@@ -91,7 +91,7 @@ def test_outer_product() -> None:
     np.testing.assert_allclose(m, B**2, rtol=1e-9)
 
 
-def test_weights_are_derivatives_from_unit_to_unit() -> None:
+def test_weights_are_derivatives_between_units() -> None:
     any_loss = [
         [rnn.Elman(4), rnn.Elman(2)], [rnn.GRU(3), rnn.Elman(2)], [rnn.GraphRNN(4, edges=3)], [rnn.LSTM(3)],
         [rnn.LSTMPeephole(3)], [Twice(3)], [Leaky(3)],
@@ -111,7 +111,7 @@ def test_weights_are_derivatives_from_unit_to_unit() -> None:
             assert any(a.max() > 1e-3 for a in found[: len(defined)])
 
 
-def test_random_signs_estimate_it_without_bias() -> None:
+def test_random_sign_estimates_are_unbiased() -> None:
     """Estimates for 6,000 copies of a case, each with its own signs: their mean is the exact value."""
     cells = [(rnn.LSTM(3), "softmax"), (rnn.RHN(3, depth=2), "sigmoid"), (rnn.LayerNormLSTM(3), "squared")]
     for cell, loss in cells:
@@ -151,7 +151,7 @@ JUDGED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Arra
 }
 
 
-def test_whatever_a_loss_judges_is_right_or_refused() -> None:
+def test_moduli_match_hand_computed_values_or_raise_errors() -> None:
     """Each estimate equals m̃ = ½ Σ_y (∂o_y/∂V_i)² H_yy, by hand, or raises an error."""
     for judged, (write, slope) in JUDGED.items():
         W, O = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="O")
@@ -189,7 +189,7 @@ def test_whatever_a_loss_judges_is_right_or_refused() -> None:
                 np.testing.assert_allclose(mean, expected, rtol=0.35, atol=0.05 * expected.max())
 
 
-def test_derivatives_and_losses_of_one_unit_add_up() -> None:
+def test_derivatives_and_losses_of_one_unit_are_summed() -> None:
     """o = tanh(V) A - 2 sin(V) B, in one or two losses: derivatives add up before squaring, losses after."""
     W, A, B = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="A"), gn.parameter(X_0, name="B")
     V, t = gn.constant(X_0) @ W, gn.constant(T_0)
@@ -273,7 +273,7 @@ def values(u: Any, nodes: list[gn.Node]) -> list[Array]:
     return [np.asarray(a) for a in gn.compile(nodes, [u.inputs, u.targets])(*drawn(u))]
 
 
-def test_steps_are_those_of_the_dense_matrix() -> None:
+def test_steps_match_the_dense_matrix() -> None:
     """M of a group sums the covariances of all pairs of steps, by powers of the transition matrix."""
     u = unrolled([rnn.Elman(2)], TIME, BATCH)
     groups = unit_groups(u.cost, u.network.parameters.values())
@@ -358,7 +358,7 @@ def test_groups_without_factors_use_a_diagonal() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_steps_in_a_feed_forward_net_are_those_of_curvlinops() -> None:
+def test_steps_in_a_feed_forward_net_match_curvlinops() -> None:
     torch, curvlinops = pytest.importorskip("torch"), pytest.importorskip("curvlinops")
     draws = np.random.default_rng(0)
     sizes = list(itertools.pairwise((4, 6, 5, 3)))

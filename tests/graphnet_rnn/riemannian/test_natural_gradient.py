@@ -33,7 +33,7 @@ def problem(batches: int = 1) -> tuple[Any, Callable[[int], None]]:
     return many, lambda step: many.feed(data[step * batches : (step + 1) * batches])
 
 
-def test_a_run_is_its_equations() -> None:
+def test_run_matches_the_equations() -> None:
     """For metrics that are linear in what adds up, M̄ is the mean of dense matrices, those of each batch."""
     metrics = [
         OuterProduct("full", "full", damping=0.3),
@@ -66,7 +66,7 @@ def test_a_run_is_its_equations() -> None:
             np.testing.assert_allclose(found, theta, rtol=1e-7, atol=1e-9)
 
 
-def test_a_grafted_step_is_as_long_as_the_other_optimizers() -> None:
+def test_grafted_steps_have_the_length_of_the_other_optimizer() -> None:
     """For each parameter by itself, and in the direction of the metric."""
     for name in ["sgd", "rmsprop", "adam"]:
         with case(name):
@@ -90,7 +90,7 @@ def test_a_grafted_step_is_as_long_as_the_other_optimizers() -> None:
                     np.testing.assert_allclose(theta[each] - before[each], wanted, rtol=1e-5, atol=1e-9)
 
 
-def test_a_step_is_at_most_so_long_in_the_metric() -> None:
+def test_clip_norm_limits_steps_in_the_metric() -> None:
     metric = OuterProduct()
     for limit in (1e-3, 1e3):
         objective, feed = problem()
@@ -105,7 +105,7 @@ def test_a_step_is_at_most_so_long_in_the_metric() -> None:
         np.testing.assert_allclose(start - theta, whole * min(1.0, limit / length), rtol=1e-9)
 
 
-def test_a_state_or_metric_that_cannot_be_changes_nothing() -> None:
+def test_invalid_states_and_singular_metrics_change_nothing() -> None:
     """One-hot inputs add up to the bias, so blocks are singular without damping; counts that no run has."""
     mean_of, end = "invalid state: a metric of", 2**63
     singular = OuterProduct(damping=0.0, output_damping=1.0)
@@ -151,7 +151,7 @@ def test_invalid_arguments_are_rejected() -> None:
         rnn.minimize(objective, NaturalGradient("ruop"), steps=1, feed=feed, state=state)
 
 
-def test_a_step_of_another_cost_is_in_its_own_metric() -> None:
+def test_steps_of_another_cost_use_their_own_metric() -> None:
     """Two functions in turns, one of which learned states enter: M̄ is of the other, whichever comes first."""
     network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=2, initial_state="learned")
     x = np.random.default_rng(0).integers(0, 3, (6, 4))

@@ -32,7 +32,7 @@ def test_reports_three_products() -> None:
         check_network(rnn.Network([rnn.Elman(3)], 2, 2, loss="squared"))
 
 
-def test_a_wrong_rule_or_product_is_caught() -> None:
+def test_wrong_rules_and_products_are_caught() -> None:
     """Rules that are 1 % off, and the full Hessian in place of G."""
     backward, rop = Sigmoid.backward, Sigmoid.rop
     for what, where, name, wrong in (

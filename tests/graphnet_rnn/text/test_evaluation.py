@@ -96,7 +96,7 @@ def test_evaluator_equals_a_loop(kind: str) -> None:
                 assert int((likeliest == symbols[max(1, context) :]).sum()) == correct
 
 
-def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
+def test_invalid_texts_are_rejected() -> None:
     network = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
     evaluator, dynamic = rnn.Evaluator(network, lanes=1), rnn.online.DynamicEvaluation(network, None)
     for read in (evaluator, dynamic):
@@ -186,7 +186,7 @@ def reader() -> rnn.Network:
     return net
 
 
-def test_a_cold_start_predicts_all_but_the_first_character() -> None:
+def test_cold_start_predicts_all_but_the_first_character() -> None:
     """From zero states, by one run over the text."""
     text, characters = TEXT[:60], reader().vocabulary.characters
     reading = rnn.read(reader(), text)
@@ -207,7 +207,7 @@ def test_a_cold_start_predicts_all_but_the_first_character() -> None:
     assert len(rnn.read(reader(), "a", "b").nats) == 1
 
 
-def test_costs_of_pieces_are_means_of_a_reading() -> None:
+def test_costs_of_pieces_are_means_over_characters() -> None:
     costs = rnn.cost_over_text(reader(), TEXT, characters=25, context=1, lanes=1)
     nats = rnn.read(reader(), TEXT).nats
     assert costs.length == len(TEXT)
@@ -230,7 +230,7 @@ def test_states_are_carried_over_the_parts_of_a_corpus() -> None:
     assert [name for name, _ in rnn.cost_over_text(reader(), no_test).parts] == ["training", "validation"]
 
 
-def test_new_words_are_counted_where_they_begin() -> None:
+def test_new_words_are_counted_at_their_first_character() -> None:
     text = "int a; int b_1 = a;\nThe the_cat, the. naïve Ω a"
     words = ["int", "a", "b_1", "The", "the_cat", "the", "naïve", "Ω"]
     assert list(new_words(text)) == [0, 4, 11, 20, 24, 33, 38, 44]

@@ -108,7 +108,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("loss", "kind", "ragged"), KINDS)
-def test_loss_gradient_and_curvature_are_those_of_the_cases(
+def test_loss_gradient_and_curvature_do_not_depend_on_batches(
     loss: str, kind: str | None, ragged: bool
 ) -> None:
     cost, g, bend, structural = of_cases(network(loss), loss, kind, ragged)
@@ -134,7 +134,7 @@ def stepped(problem: rnn.Arrays | rnn.GraphCases, optimizer: rnn.optimizers.Opti
 
 
 @pytest.mark.parametrize("name", rnn.optimizers.ALL)
-def test_steps_are_those_of_the_cases(name: str) -> None:
+def test_steps_do_not_depend_on_batches(name: str) -> None:
     optimizer = rnn.optimizers.ALL[name]()
     if hasattr(optimizer, "cg_steps"):  # CG steps beyond the number of cases only have rounding errors
         optimizer = replace(optimizer, cg_steps=8)
@@ -151,7 +151,7 @@ def test_steps_are_those_of_the_cases(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
+def test_steps_with_a_metric_do_not_depend_on_batches(name: str) -> None:
     for kind, loss, ragged in (
         (None, "softmax", True),
         ("steps", "softmax", False),
@@ -168,7 +168,7 @@ def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_steps_by_a_metric_are_those_of_the_cases_of_a_graph(name: str) -> None:
+def test_steps_with_a_metric_on_graph_cases_do_not_depend_on_batches(name: str) -> None:
     given = data("softmax", None)
     arrays = {"x": given["inputs"], "t": given["targets"], "lengths": LENGTHS}
 
@@ -226,7 +226,7 @@ def test_steps_without_a_target_change_nothing(optimizer: Any) -> None:
     assert 0 < outcome.best < 2
 
 
-def test_curvature_is_of_batches_with_targets() -> None:
+def test_curvature_batches_have_targets() -> None:
     generator = np.random.default_rng(0)
     x, t = generator.normal(size=(3, 6, 2)), generator.normal(size=(3, 6, 1))
     t[:, ::2] = np.nan

@@ -38,7 +38,7 @@ def drawn(net: rnn.Network | None = None, **how: Any) -> DrawnText:
     return DrawnText(net or network(), corpus(7), 9, 4, **settings)
 
 
-def test_an_epoch_takes_every_sequence_at_most_once() -> None:
+def test_each_sequence_is_used_at_most_once_per_epoch() -> None:
     """Here all symbols are different, so that the first one tells where a sequence is from."""
     net = rnn.Network([rnn.Elman(2)], 1000, 1000)
     problem = DrawnText(net, corpus(1000), 9, 4, gradient_batches=3, curvature_batches=2, sample=0)
@@ -59,7 +59,7 @@ def test_an_epoch_takes_every_sequence_at_most_once() -> None:
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "learned"])
-def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
+def test_loss_ignores_unscored_steps(initial_state: str) -> None:
     """Against a network run by hand from its first state; curvature and loss are of the first batches."""
     net = network(initial_state=initial_state)
     problem = drawn(net, unscored=3)
@@ -77,7 +77,7 @@ def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
             assert np.array_equal(one[0], other[0])
 
 
-def test_structural_damping_weighs_against_the_mean_loss() -> None:
+def test_structural_damping_is_a_mean_over_steps() -> None:
     """μ means the same for sequences of any length: both matrices are means over steps."""
     objective = drawn(unscored=3, gradient_batches=1, curvature_batches=1).feed(0, 0)
     summed = objective.objective
@@ -147,7 +147,7 @@ def test_bits_do_not_count_the_weight_decay(tmp_path: Path, optimizer: rnn.optim
         assert all(seconds > 0 for seconds in times)
 
 
-def test_carried_states_are_those_of_the_step_before_it() -> None:
+def test_carried_states_come_from_the_start_of_the_step() -> None:
     """However often a step evaluates the loss: the states that go on are where it began."""
     seen: list[np.ndarray[Any, Any]] = []
     for optimizer in (rnn.LBFGS(iterations=4), rnn.SGD(1e-9)):

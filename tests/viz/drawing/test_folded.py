@@ -62,7 +62,7 @@ def steps_of(layer: str, h: gn.Node, times: range) -> gn.Node:
     return h
 
 
-def test_networks_one_after_the_other() -> None:
+def test_consecutive_networks_are_folded_separately() -> None:
     """Each is a part; a layer that comes again, or layers of one step, are none; nor is an output before the steps."""
     h = gn.input((1, 2), name="h_0")
     thrice = steps_of("c", steps_of("b", steps_of("a", h, range(1, 6)), range(6, 9)), range(9, 13))

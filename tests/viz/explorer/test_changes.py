@@ -145,7 +145,7 @@ def in_javascript(data: dict[str, Any], script: str) -> Any:
 
 @pytest.mark.skipif(NODE is None, reason="node")
 @pytest.mark.parametrize("name", some_quick(sorted(rnn.cells.ALL), ("LSTM", "GraphRNN")))
-def test_javascript_computes_what_python_computes(name: str) -> None:
+def test_javascript_matches_python(name: str) -> None:
     graph = unrolled(name)
     if len(graph) > NODES:
         pytest.skip("too large for the page")
@@ -210,7 +210,7 @@ def test_javascript_has_no_gradient_through_a_held_operator() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_powers_of_one_in_javascript_are_those_of_numpy() -> None:
+def test_javascript_powers_of_one_match_numpy() -> None:
     data, _ = program(small()[0])
     powers = [(1, "Infinity"), (1, "NaN"), (-1, "-Infinity"), (2, "-Infinity"), (-1, "3")]
     script = ", ".join(f"HELPERS.pow({x}, {y})" for x, y in powers)
@@ -218,7 +218,7 @@ def test_powers_of_one_in_javascript_are_those_of_numpy() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_a_users_choice_without_a_gradient_stays() -> None:
+def test_where_without_gradient_is_kept() -> None:
     i = gn.constant(np.array([1, 2, 3]))
     x = gn.input((3,), name="x", dtype="float64")
     chosen = gn.where(gn.constant(np.array([True, False, True])), i, gn.stop_gradient(2 * i))
@@ -238,7 +238,7 @@ def along_an_operator() -> tuple[Graph, dict[Node, Array], dict[Node, Node]]:
     return graph, direction, tangents_of(graph, direction).of
 
 
-def test_tangents_of_an_operator_are_those_of_python() -> None:
+def test_operator_tangents_match_python() -> None:
     graph, direction, rop = along_an_operator()
     given = fed(graph, None)
     made, feeds = settings(graph, {}, set(), direction)
@@ -296,7 +296,7 @@ def test_whole_numbers_wrap() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_a_number_that_is_set_back_is_no_change() -> None:
+def test_restored_numbers_are_not_changes() -> None:
     graph, at = small()
     data, _ = program(graph)
     W = {node: place for place, node in enumerate(graph.order)}[at["W"]]

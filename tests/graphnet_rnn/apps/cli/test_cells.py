@@ -154,7 +154,7 @@ def test_layers_units_and_names_of_folders(elsewhere: Path) -> None:
     assert start["model"]["layers"] == [{"cell": "Layer", "units": 5}]
 
 
-def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_after_the_cell_has_moved(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, "../cells/random.py:Slow(3)"]) == 0
     (elsewhere.parent / "cells").rename(elsewhere.parent / "moved")
     again = [*AGAIN, "2"]
@@ -175,7 +175,7 @@ def test_a_mistake_is_reported_with_its_line(elsewhere: Path, capsys: pytest.Cap
     assert f"cells/random.py:{line}: states is" in sentence(capsys, "check", "../cells/random.py:Slow")
 
 
-def test_files_and_modules_are_looked_for_here_and_hide_no_other(elsewhere: Path) -> None:
+def test_cells_are_found_in_the_working_folder(elsewhere: Path) -> None:
     """As for `python -m`, although the installed command's path lacks the present folder."""
     cell = find_cell("../cells/random.py:Slow")
     import random
@@ -188,7 +188,7 @@ def test_files_and_modules_are_looked_for_here_and_hide_no_other(elsewhere: Path
     sys.modules.pop("cells_of_mine")
 
 
-def test_a_cell_that_was_edited(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_edited_cells_are_reported(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The weights belong to other equations: training stops with an error, other commands warn."""
     file = elsewhere.parent / "cells" / "random.py"
     assert main([*TRAIN, "../cells/random.py:Slow(3)"]) == 0

@@ -144,7 +144,7 @@ def test_balanced_classes_have_equal_weight_in_training() -> None:
         np.testing.assert_allclose(np.exp(bias) / np.exp(bias).sum(), expected, rtol=1e-5)
 
 
-def test_classes_that_are_no_target_of_a_case_are_outputs(capsys: Any) -> None:
+def test_classes_without_a_scored_target_are_outputs(capsys: Any) -> None:
     """Only the last row of a case is judged, so the class c is never a target."""
     rows = [
         f"{case},{step},{'c' if step == 0 else 'ab'[case % 2]}" for case in range(12) for step in range(3)
@@ -243,7 +243,7 @@ def test_a_target_with_as_many_classes_as_rows(capsys: Any) -> None:
     assert main(f"{how} --inputs z --target x --loss softmax --out whole".split()) == 0
 
 
-def test_what_does_not_apply_is_refused(capsys: Any) -> None:
+def test_inapplicable_options_are_rejected(capsys: Any) -> None:
     np.savez("d.npz", x=np.zeros((3, 4, 1)), y=np.zeros((3, 4, 1)))
     forecast = "train sales.csv --target sold --time-column date --case shop --horizon 2"
     for command, said in (
@@ -274,7 +274,7 @@ def test_what_does_not_apply_is_refused(capsys: Any) -> None:
         assert said in capsys.readouterr().err
 
 
-def test_validation_rows_change_no_training(capsys: Any) -> None:
+def test_validation_rows_do_not_change_training(capsys: Any) -> None:
     """Of a forecast: other values in the last tenth of each case make the same training loss."""
     first = []
     for folder, factor in (("one", 1), ("two", 100)):

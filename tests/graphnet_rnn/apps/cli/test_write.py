@@ -48,7 +48,7 @@ def written(model: Path, tmp_path: Path) -> Iterator[Any]:
         terminal.__exit__()
 
 
-def test_a_file_alone_is_written_with_the_model_of_the_package(written: Any, tmp_path: Path) -> None:
+def test_default_model_writes_a_file(written: Any, tmp_path: Path) -> None:
     t = written("story.txt", own=True, rows=8, columns=70)
     assert t.lines[-1].startswith("story.txt  temperature 0.7  0 characters")
     t.press("T", "h", "e", " ", sees=" 4 characters")
@@ -57,7 +57,7 @@ def test_a_file_alone_is_written_with_the_model_of_the_package(written: Any, tmp
     assert (tmp_path / "story.txt").read_text(encoding="utf-8") == "The "
 
 
-def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
+def test_text_is_suggested_and_saved(written: Any, tmp_path: Path) -> None:
     t = written("novel.txt", "--temperature", "0", rows=10, columns=70)
     assert t.lines[-1].startswith("novel.txt  temperature 0.0  0 characters")
     t.press("ab c")
@@ -84,7 +84,7 @@ def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["novel.txt"]
 
 
-def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any, tmp_path: Path) -> None:
+def test_unnamed_text_is_saved_and_external_changes_are_detected(written: Any, tmp_path: Path) -> None:
     t = written()
     t.press("abc", sees="abc")
     t.press("^C", sees="not saved: ^S saves it, ^C")
@@ -175,7 +175,7 @@ def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path) 
     assert (tmp_path / "novel.txt").read_text("utf-8") == last
 
 
-def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp_path: Path) -> None:
+def test_pasting_wide_letters_in_a_narrow_terminal(written: Any, tmp_path: Path) -> None:
     t = written("novel.txt", rows=6, columns=20, environment={"NO_COLOR": "1"})
     t.press("escape", sees="paused")
     t.paste("日本語 ab\r\nabcd efgh abcd efgh abcd\rh" * 3)
@@ -192,7 +192,7 @@ def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp
     assert t.lines[-1].startswith("novel.txt *  paused  ")
 
 
-def test_it_learns_and_colours(written: Any) -> None:
+def test_learning_and_colours(written: Any) -> None:
     t = written("--learn", "0.1", "--colour", "--theme", "dark", columns=110)
     t.press("abcdabcdabcdabcdabcdabcd", sees="learned 1")
     colours = {t.style(0, column).bg for column in range(24)}
@@ -201,7 +201,7 @@ def test_it_learns_and_colours(written: Any) -> None:
     assert not t.sees("learned")
 
 
-def test_the_page_shows_the_end_from_the_beginning_of_a_row() -> None:
+def test_page_shows_the_last_full_rows() -> None:
     """The rows that are seen are the last ones of the whole text, whatever its letters are."""
 
     def shown_on(text: str, rows: int, columns: int) -> str:

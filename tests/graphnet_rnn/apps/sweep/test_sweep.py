@@ -45,7 +45,7 @@ from tests.tables import case
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_sweep_is_the_runs_that_train_makes(text: str, tmp_path: Path) -> None:
+def test_sweep_runs_match_train(text: str, tmp_path: Path) -> None:
     """In processes of their own; all others here train in that of the tests."""
     wanted = recipe(text, settings={"units": 4, "cell": Values(("GRU", "Nonsense"))})
     sweep = Sweep(wanted, tmp_path / "sweep")
@@ -69,7 +69,7 @@ def test_a_sweep_is_the_runs_that_train_makes(text: str, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("inside")
-def test_halving_cuts_the_worst_and_goes_on_with_the_best(text: str, tmp_path: Path) -> None:
+def test_halving_stops_the_worst_runs_and_resumes_the_best(text: str, tmp_path: Path) -> None:
     wanted = recipe(text, 4, {"units": Values((1, 2, 8, 16)), "rate": 0.02}, halving=Halving(1, 2), seeds=1)
     sweep = Sweep(wanted, tmp_path / "sweep")
     sweep.run()
@@ -109,7 +109,7 @@ def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, unit: str, mos
 
 
 @pytest.mark.usefixtures("inside")
-def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> None:
+def test_two_sweeps_in_one_folder_share_runs(text: str, tmp_path: Path) -> None:
     wanted = recipe(text, 2, seeds=2)
     sweeps = [Sweep(wanted, tmp_path / "sweep", workers=1) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
@@ -120,7 +120,7 @@ def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("inside")
-def test_folds_are_runs_of_their_own(text: str, tmp_path: Path) -> None:
+def test_folds_are_separate_runs(text: str, tmp_path: Path) -> None:
     wanted = recipe(text, 1, folds=2, gap=5)
     sweep = Sweep(wanted, tmp_path / "s")
     sweep.run()
@@ -169,7 +169,7 @@ def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
     assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
 
 
-def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
+def test_folders_of_other_recipes_are_rejected(text: str, tmp_path: Path) -> None:
     folder, other = tmp_path / "sweep", tmp_path / "other"
     Book(recipe(text), folder)
     longer = Book(recipe(text, seeds=5), folder)  # more may be asked for
@@ -191,7 +191,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     assert len(list((folder / "data").iterdir())) == 1
 
 
-def test_a_copy_of_private_data_is_private(tmp_path: Path) -> None:
+def test_copies_of_private_data_are_private(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("a secret")
     for mode in (0o600, 0o400):
         (tmp_path / "diary.txt").chmod(mode)
@@ -199,7 +199,7 @@ def test_a_copy_of_private_data_is_private(tmp_path: Path) -> None:
         assert Path(kept).stat().st_mode & 0o777 == 0o600, "the owner can delete and replace it"
 
 
-def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
+def test_folder_stores_data_by_content(text: str, tmp_path: Path) -> None:
     (tmp_path / "valid.txt").write_text(TEXT[:300], encoding="utf-8")
     valid = {"valid": str(tmp_path / "valid.txt")}
     book = Book(recipe(text, settings=valid), tmp_path / "s")
@@ -244,7 +244,7 @@ def test_tables(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("inside")
-def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sweep_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["sweep", *command_of(tmp_path, 1)[4:-1]]
     assert main([*command, f"--report={tmp_path / 'r.csv'}"]) == 0
     assert re.search(r"1 run in[\s\S]*\| 0000-0 \| 4 \| ", capsys.readouterr().out)
@@ -286,7 +286,7 @@ def test_the_recipe_of_the_guide(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("inside")
-def test_joblib_and_a_cluster_of_dask_start_the_same_runs(text: str, tmp_path: Path) -> None:
+def test_joblib_and_dask_give_the_same_runs(text: str, tmp_path: Path) -> None:
     """Also with halving; here in threads of joblib, in its processes where they are killed."""
     wanted = recipe(text, 3, halving=Halving(1, 2))
     Sweep(wanted, tmp_path / "here").run()
@@ -354,7 +354,7 @@ def by_hand(book: Book, number: int, *values: float, ends: bool = True) -> None:
         entry.end("done")
 
 
-def test_a_sampler_proposes_where_others_do_well(text: str, tmp_path: Path) -> None:
+def test_sampler_proposes_better_settings(text: str, tmp_path: Path) -> None:
     """Of a bowl of two settings, one of which is one only beside a value of a third; the folder keeps all there is."""
     ranges = {
         "rate": Between(1e-4, 1.0, log=True), "layers": Values((1, 2)),
@@ -377,7 +377,7 @@ def test_a_sampler_proposes_where_others_do_well(text: str, tmp_path: Path) -> N
     assert book.names == ["rate", "layers", "dropout"]
 
 
-def test_a_pruner_cuts_what_learns_worse_than_others(text: str, tmp_path: Path) -> None:
+def test_pruner_stops_worse_runs(text: str, tmp_path: Path) -> None:
     pruner = Optuna("MedianPruner", {"n_startup_trials": 2})
     wanted = Recipe(text, {"units": Values((1, 2, 3, 4)), "epochs": 9}, pruner=pruner)
     book = Book(wanted, tmp_path / "s")
@@ -432,7 +432,7 @@ def test_settings_absent_from_the_recipe_are_reported_as_damage(text: str, tmp_p
 
 
 @pytest.mark.parametrize("asked", ["propose", "is_hopeless"])
-def test_a_failed_search_ends_all(text: str, tmp_path: Path, monkeypatch: Any, take: Any, asked: str) -> None:
+def test_failed_search_stops_all_runs(text: str, tmp_path: Path, monkeypatch: Any, take: Any, asked: str) -> None:
     """Its runs are ended, not waited for."""
     take(Endless)
     settings = {"units": Between(2, 9, whole=True), **SMALL, "epochs": 100_000}
