@@ -152,7 +152,7 @@ assert "/packages/" in rnn.__file__
     assert done.returncode == 0, done.stderr
 
 
-def test_a_lesson_starts_with_its_installation(writer: dict[str, Any]) -> None:
+def test_lessons_start_with_installation(writer: dict[str, Any]) -> None:
     """Its own cells follow unchanged, but links out of JupyterLite's files, which would be dead, are text."""
     pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
     opener = runpy.run_path(str(ROOT / "tutorials" / "__main__.py"))

@@ -182,7 +182,7 @@ def test_notebooks_are_written_once(
     assert first.read_bytes() == before
 
 
-def test_a_notebook_runs_and_shows_its_pictures(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run_and_show_pictures(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="the extra `tutorials` is not installed")
     pytest.importorskip("ipykernel", reason="the extra `tutorials` is not installed")
     places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

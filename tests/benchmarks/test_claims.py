@@ -71,7 +71,7 @@ def test_every_claim_is_on_its_page() -> None:
             assert f"python -m {claim.command.split(' --', 1)[0]}" in page
 
 
-def test_claims_are_judged() -> None:
+def test_claims_are_evaluated() -> None:
     pattern = r"`torch.nn.LSTM` takes ([\d.]+) times as long \("
     faster, smaller, here = (Claim("README.md", pattern, "c", float, better, "") for better in (1, -1, 0))
     memory = replace(smaller, tolerance=0.05, neutral=0)

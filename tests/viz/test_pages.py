@@ -33,7 +33,7 @@ def history(epochs: int, best: int = 2) -> list[dict]:
     return rows
 
 
-def test_a_reading_has_a_legend_its_figures_and_wrong_guesses():
+def test_readings_have_a_legend_figures_and_wrong_guesses():
     legend, _, heading, text, guesses = plain(viz.reading(Reading()))
     assert legend.startswith("0 ")
     assert "red low, amber ½, green high; beneath it, a wrong guess" in legend
@@ -100,7 +100,7 @@ def test_named_texts_long_lines_and_control_characters():
     assert lines == ["argmax", "  abcd", "  efgh", "  ␛[2J", "", "τ = 1", "  "]
 
 
-def test_pages_are_saved_by_their_ending_and_show_themselves(tmp_path):
+def test_pages_are_saved_by_suffix_and_display_themselves(tmp_path):
     page = viz.reading(Reading())
     page.save(tmp_path / "a.html")
     page.save(str(tmp_path / "a.txt"))

@@ -131,7 +131,7 @@ def result(steps: int = 5) -> rnn.optimizers.minimize.Result:  # type: ignore[na
     return rnn.minimize(rnn.Objective(gn.sum(w * w), [w]), rnn.Adam(0.1), steps=steps)
 
 
-def test_an_outcome_shows_its_curve_and_all_charts_of_a_run_take_it(trained) -> None:
+def test_outcomes_display_a_curve_and_are_accepted_by_charts(trained) -> None:
     _, outcome = trained
     bundle = outcome._repr_mimebundle_()
     assert bundle["image/svg+xml"] == viz.training_curve(outcome).svg
@@ -141,14 +141,14 @@ def test_an_outcome_shows_its_curve_and_all_charts_of_a_run_take_it(trained) -> 
     assert "before training" in str(viz.samples(outcome))
 
 
-def test_a_result_shows_its_steps() -> None:
+def test_results_display_their_steps() -> None:
     found = result()
     assert found._repr_mimebundle_()["image/svg+xml"] == viz.flight_recorder(found).svg
     assert [row["step"] for row in found.__history__()] == [1, 2, 3, 4, 5]
     assert len(repr(found)) < 200, "its reports could be thousands"
 
 
-def test_readings_and_costs_show_themselves(trained) -> None:
+def test_readings_and_costs_display_themselves(trained) -> None:
     net, _ = trained
     bundle = rnn.read(net, TEXT[:50])._repr_mimebundle_()
     assert "cold start" in bundle["text/html"]

@@ -212,7 +212,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Li
     "code", [pytest.param(CHILDREN.format(way="fork", times=3), marks=linux), CHILDREN.format(way="spawn", times=1),
              pytest.param(FORKS, marks=linux)], ids=["fork", "spawn", "fork while another thread runs"],
 )  # fmt: skip
-def test_children_run_functions_made_before(code: str, tmp_path: Path) -> None:
+def test_child_processes_run_functions_compiled_before_fork(code: str, tmp_path: Path) -> None:
     """And the script ends, though its threads are idle."""
     (tmp_path / "script.py").write_text(HEAD + code, encoding="utf-8")
     assert output_of(str(tmp_path / "script.py")) == ""
@@ -274,12 +274,12 @@ print("right" if interrupts > 10 else interrupts)
 """
 
 
-def test_an_interrupt_at_any_line_causes_no_deadlock() -> None:
+def test_interrupts_cause_no_deadlock() -> None:
     """Ctrl-C may fall between any two lines of what hands work to threads, be they awake or asleep."""
     assert output_of("-c", HEAD.replace("threads=2", "threads=3") + INTERRUPTED) == "right\n"
 
 
-def test_an_op_that_calls_its_own_function_raises_an_error() -> None:
+def test_recursive_function_calls_raise_an_error() -> None:
     """It would wait for itself, for ever."""
     called, ones, x = None, np.ones(3, "float32"), gn.input((3,))
 

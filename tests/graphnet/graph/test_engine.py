@@ -145,7 +145,7 @@ KEYS: list[Any] = [
 ]  # fmt: skip
 
 
-def test_indexing_and_reductions_are_numpys() -> None:
+def test_indexing_and_reductions_match_numpy() -> None:
     array = np.arange(20.0).reshape(4, 5)
     x = gn.input((4, 5), "float64")
     for key in KEYS:
@@ -276,7 +276,7 @@ def test_derivative_is_shared_among_ties() -> None:
     assert run([*gn.gradient(gn.relu(a), a), *gn.gradient(abs(a), a)], 0.0) == (0.0, 0.0)
 
 
-def test_a_parameter_shares_its_array_and_a_constant_does_not() -> None:
+def test_parameters_share_their_array_and_constants_copy_it() -> None:
     array = np.array([1.0, 2.0])
     theta, constant = gn.parameter(array), gn.constant(array)
     function = gn.compile([theta * 2.0, constant])

@@ -85,7 +85,7 @@ def test_mismatch_error_has_one_line_per_input() -> None:
     assert re.fullmatch(rf"    input 2 +W\[4, 5\] +made at \S*{W_line}", two)
 
 
-def test_a_node_is_symbolic() -> None:
+def test_using_nodes_as_values_raises_an_error() -> None:
     array, (node, line) = np.ones((2, 3)), (gn.label(scalar, "loss"), here())
     uses: list[tuple[Callable[[], Any], tuple[str, ...]]] = [
         (lambda: bool(node), ("truth value", "symbolic", "gn.where")),

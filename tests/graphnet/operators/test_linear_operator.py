@@ -258,7 +258,7 @@ VALUES = np.concatenate([[50.0, 20.0, 8.0, -3.0], np.random.default_rng(1).norma
 A = symmetric(VALUES)
 
 
-def test_the_trace_within_its_standard_error() -> None:
+def test_trace_is_within_its_standard_error() -> None:
     """Of 40 seeds nearly all are within 2 standard errors, so these are neither too small nor too large."""
     for method in ("hutch++", "hutchinson"):
         with case(method):
@@ -275,7 +275,7 @@ def test_hutchpp_is_accurate_for_few_large_eigenvalues() -> None:
     assert error < 1e-10
 
 
-def test_the_diagonal_within_its_standard_error() -> None:
+def test_diagonal_is_within_its_standard_error() -> None:
     value, error = gn.diagonal(A, 400)
     apart = (value - np.diag(A)) / error
     assert 0.8 < np.std(apart) < 1.25

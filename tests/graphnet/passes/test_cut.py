@@ -113,7 +113,7 @@ def net_of(cell: type[rnn.Cell], length: int, batch: int, what: str) -> tuple[li
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["Gv", "gradient"])
-def test_a_long_net_needs_less_memory(what: str) -> None:
+def test_cut_saves_memory_for_long_sequences(what: str) -> None:
     """Arrays of the backward pass are freed segment by segment. Results equal those without `cut`."""
     outputs, inputs = net_of(rnn.LSTM, 200, 64, what)
     arrays, threads = arrays_for(inputs), 2 if what == "Gv" else 1

@@ -252,7 +252,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-def test_the_softmax_family_becomes_loops_and_reductions() -> None:
+def test_softmax_functions_become_loops_and_reductions() -> None:
     losses = [gn.softmax_cross_entropy(x, [1, 0, 3]), gn.softmax_cross_entropy(x, np.full((3, 4), 0.25))]
     functions = [f(x, axis) for f in (gn.softmax, gn.log_softmax) for axis in (1, 0)]
     for number, node in enumerate([*functions, gn.logsumexp(x), *losses]):

@@ -225,7 +225,7 @@ def test_arrays_that_share_memory() -> None:
     assert read(memory[:3], memory[:3], np.zeros(3, np.float32))[0] == 3
 
 
-def test_a_parameters_own_array_is_updated() -> None:
+def test_parameter_arrays_are_updated() -> None:
     """Elements of w are read at other places than those that are written."""
     for size in (6, 64, 5000):
         for backend in ("numba", "numpy"):

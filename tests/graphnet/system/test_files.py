@@ -97,7 +97,7 @@ def test_lock_file_is_recreated_if_removed(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
+def test_planted_links_are_not_followed(tmp_path: Path) -> None:
     """In a folder that others may write to, the lock's name could lead anywhere."""
     (tmp_path / ".x.lock").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match=r"\.x\.lock"), files.locked(tmp_path / "x"):

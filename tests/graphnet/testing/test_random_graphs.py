@@ -229,7 +229,7 @@ def test_prune_drops_labels_and_stop_gradients() -> None:
     assert "Label" not in ops_of(function.graph)
 
 
-def test_a_slice_of_a_join_reads_its_input() -> None:
+def test_slices_of_joins_read_the_input() -> None:
     for build, left in SLICES:
         with case(left):
             graph = Graph([build(gn.tanh(x), gn.sin(x))])

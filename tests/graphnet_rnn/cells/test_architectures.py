@@ -403,7 +403,7 @@ def test_suarez_table_1() -> None:
             assert round(count / 1e6, 1) == reported
 
 
-def test_suarez_table_1_where_the_report_is_not_rounded_or_not_explained() -> None:
+def test_suarez_table_1_with_inconsistent_numbers() -> None:
     """12.2 is reported, cut off. 15.6 for 1125 units, which figure 3 says are 1150: it lies between the two. 14.0 is
     the recurrent matrices alone, 7 · 2 · 1000². 15.5 in the table is "approximately 15.2M" in the text (3.2)."""
     outputs, two = 1000 * 50 + 50, [cells.LSTM(1125), cells.LSTM(1125)]

@@ -148,7 +148,7 @@ def test_invalid_equations_are_rejected() -> None:
         rnn.Equations(4, 3)  # type: ignore[arg-type]
 
 
-def test_products_of_states_are_found_behind_signs_and_numbers() -> None:
+def test_products_of_states_with_signs_and_factors() -> None:
     """Dropout and hypernetworks change the products of states by their weights' names."""
     for text in ("h' = tanh(-h W_hh + x W_xh)", "h' = tanh(x W_xh + 2 h W_hh)"):
         with case(text):

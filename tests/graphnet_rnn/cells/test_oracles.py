@@ -285,7 +285,7 @@ def test_rop_and_hessian_product_match_the_complex_step(cell: str) -> None:
 DROP = 0.4
 
 
-def test_masks_are_drawn_for_each_step_case_unit_and_layer_and_held_until_redrawn() -> None:
+def test_dropout_masks_are_independent_and_fixed_until_redrawn() -> None:
     """Of three layers that only pass on what they read, h^l = tanh(h^{l−1} ⊙ mask), and are never 0 themselves."""
     units, time, batch = 25, 10, 40
     net = rnn.Network([rnn.Elman(units)] * 3, SYMBOLS, OUTPUTS, dropout=DROP, dtype="float64", seed=3)

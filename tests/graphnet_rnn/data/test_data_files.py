@@ -269,7 +269,7 @@ def test_lists_of_cases_are_stacked() -> None:
     np.testing.assert_array_equal(pieces.targets[:1, 1], LISTS[0][2:].sum(axis=1))
 
 
-def test_targets_may_be_of_cases_or_labels() -> None:
+def test_targets_may_belong_to_cases_or_be_labels() -> None:
     """Of cases also where they happen to be as long as inputs."""
     whole = Sequences.of(LISTS, [2, 0, 1])
     assert not whole.by_step

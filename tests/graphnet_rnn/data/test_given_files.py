@@ -108,7 +108,7 @@ def test_arrays_in_pieces_keep_all_steps(tmp_path: Path) -> None:
     assert whole.lengths is None
 
 
-def test_a_column_has_one_role_and_cell_types_are_inferred(tmp_path: Path) -> None:
+def test_columns_have_one_role_and_types_are_inferred(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,y\n1,0\n2,1\n3,0\n")
     for name, choice in {
@@ -144,7 +144,7 @@ def test_byte_order_mark_is_removed(tmp_path: Path) -> None:
         read_text(path)
 
 
-def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
+def test_object_arrays_are_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", fine=np.ones(3), odd=np.array([None, 1], dtype=object))
     with pytest.raises(DataError, match="odd"):
         read_arrays(tmp_path / "a.npz")
@@ -156,7 +156,7 @@ def test_unused_object_arrays_are_ignored(tmp_path: Path) -> None:
     assert read_sequences(tmp_path / "a.npz", Choice()).targets.shape == (3, 2)
 
 
-def test_a_lost_entry_of_a_directory_is_noticed(tmp_path: Path) -> None:
+def test_missing_zip_directory_entries_are_detected(tmp_path: Path) -> None:
     """A longer comment of the second entry hides the third, here the lengths."""
     np.savez(tmp_path / "a.npz", x=np.ones((3, 2, 1)), y=np.zeros((3, 2), int), lengths=[3, 2])
     content = bytearray((tmp_path / "a.npz").read_bytes())
@@ -168,7 +168,7 @@ def test_a_lost_entry_of_a_directory_is_noticed(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.npz", Choice())
 
 
-def test_arrays_of_texts_and_times_are_refused(tmp_path: Path) -> None:
+def test_arrays_of_strings_and_times_are_rejected(tmp_path: Path) -> None:
     x, y = np.ones((3, 2, 1)), np.zeros((3, 2))
     for kind in ("U3", "S3", "V8", "M8[s]", "c16"):
         for name in ("x", "y", "w"):
@@ -178,7 +178,7 @@ def test_arrays_of_texts_and_times_are_refused(tmp_path: Path) -> None:
                 read_sequences(tmp_path / "a.npz", Choice(weights="w"))
 
 
-def test_a_horizon_beyond_all_rows_is_refused_at_once() -> None:
+def test_horizon_beyond_all_rows_is_rejected() -> None:
     rows = Table({"x": np.arange(50.0)}, Choice(targets="x", horizon=10**9))
     with pytest.raises(DataError, match=r"no training row has a value of x \+45"):
         rows.split(0.1)
@@ -191,7 +191,7 @@ def test_padding_beyond_memory_is_rejected() -> None:
         Table(columns, Choice(targets="x", case="c", horizon=1))
 
 
-def test_sparse_arrays_of_matlab_are_refused(tmp_path: Path) -> None:
+def test_sparse_matlab_arrays_are_rejected(tmp_path: Path) -> None:
     rolls = {name: scipy.sparse.eye(88) for name in ("traindata", "validdata", "testdata")}
     scipy.io.savemat(tmp_path / "a.mat", rolls)
     with pytest.raises(DataError, match="traindata"):
@@ -232,13 +232,13 @@ def test_encodings_by_any_of_their_names(tmp_path: Path) -> None:
             read_text(path, wrong)  # type: ignore[arg-type]
 
 
-def test_tables_of_other_kinds_are_refused() -> None:
+def test_unsupported_table_types_are_rejected() -> None:
     source = pyarrow.table({"x": [1.0, 2.0], "y": [3.0, 4.0]})
     with pytest.raises(UsageError, match="Table: source must be a path, a DataFrame of pandas or polars, or"):
         Table(source, Choice(targets="y"))
 
 
-def test_large_integers_that_float32_rounds_are_refused() -> None:
+def test_integers_rounded_by_float32_are_rejected() -> None:
     x, t = np.zeros((3, 20, 1)), 2**60 + np.arange(60).reshape(3, 20, 1)
     net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared")
     with pytest.raises(DataError, match="float32 rounds column 0 of the targets"):

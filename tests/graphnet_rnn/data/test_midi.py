@@ -40,7 +40,7 @@ def test_tracks_release_only_their_own_keys(tmp_path: Path) -> None:
     assert sounding(roll, 60) == list(range(20))
 
 
-def test_a_key_that_is_not_released_sounds_to_the_end_of_its_track(tmp_path: Path) -> None:
+def test_unreleased_keys_sound_to_the_end_of_the_track(tmp_path: Path) -> None:
     end = mido.MetaMessage("end_of_track", time=432)
     roll = rolled(tmp_path / "a.mid", [on(60, 0), on(62, 0), off(62, 48), end], [on(64, 0), off(64, 960)])
     assert (sounding(roll, 60), sounding(roll, 62), len(roll)) == (list(range(10)), [0], 20)
@@ -51,13 +51,13 @@ def test_velocity_0_releases_the_key(tmp_path: Path) -> None:
     assert (sounding(roll, 60), sounding(roll, 62)) == (list(range(5)), list(range(10, 20)))
 
 
-def test_a_tempo_changes_all_tracks(tmp_path: Path) -> None:
+def test_tempo_changes_apply_to_all_tracks(tmp_path: Path) -> None:
     tempo = [mido.MetaMessage("set_tempo", tempo=1_000_000, time=480)]
     roll = rolled(tmp_path / "a.mid", tempo, [on(60, 240), off(60, 480)])
     assert sounding(roll, 60) == list(range(5, 20))  # from 0.25 s to 0.5 + 0.5 s
 
 
-def test_ticks_may_be_parts_of_smpte_frames(tmp_path: Path) -> None:
+def test_smpte_ticks(tmp_path: Path) -> None:
     """25 frames a second of 40 ticks: a tick is a millisecond."""
     for division, frames in ((0xE728, 10), (0xE350, 4)):  # -25 and 40; -29 (29.97) and 80
         with case(hex(division)):

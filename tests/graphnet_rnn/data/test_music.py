@@ -25,7 +25,7 @@ def a_roll(time: int = 30, seed: int = 0) -> Array:
     return roll
 
 
-def test_a_roll_is_read_in_shorter_frames(tmp_path: Path) -> None:
+def test_rolls_are_read_with_shorter_frames(tmp_path: Path) -> None:
     write_midi(tmp_path / "m.mid", a_roll(), 5)
     found = read_midi(tmp_path / "m.mid", 15)
     assert found.dtype == np.float32
@@ -44,7 +44,7 @@ def test_written_rolls_have_the_notes_of_the_roll(tmp_path: Path) -> None:
     assert heard == [("note_on", 60, 0.5), ("note_off", 60, 1.5)]
 
 
-def test_music_without_piano_keys_is_refused(tmp_path: Path) -> None:
+def test_music_without_piano_keys_is_rejected(tmp_path: Path) -> None:
     file, track = mido.MidiFile(), mido.MidiTrack()
     file.tracks.append(track)
     for kind, time in (("note_on", 0), ("note_off", 480)):

@@ -98,7 +98,7 @@ def test_a_linear_plant_takes_one_iteration(linear: tuple[Linear, Array, Array, 
     assert plan.costs[-1] == pytest.approx(plan.cost.mean(), rel=1e-12)
 
 
-def test_gains_are_those_of_the_riccati_equation(linear: tuple[Linear, Array, Array, Plan]) -> None:
+def test_gains_match_the_riccati_equation(linear: tuple[Linear, Array, Array, Plan]) -> None:
     """P = Q + AᵀP'A - (AᵀP'B + N) (R + BᵀP'B)⁻¹ (BᵀP'A + Nᵀ), K = -(R + BᵀP'B)⁻¹ (BᵀP'A + Nᵀ)"""
     plant, _, _, plan = linear
     P = plant.S

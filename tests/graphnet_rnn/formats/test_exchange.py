@@ -380,7 +380,7 @@ def odd_tensors(name: str) -> dict[str, dict[str, Array]]:
     }
 
 
-def test_names_of_a_file_are_shown_on_one_line_and_bounded() -> None:
+def test_names_in_files_are_shortened_to_one_line() -> None:
     for name in NAMES:
         given = {wrong: (tensors, {}) for wrong, tensors in odd_tensors(name).items()}
         for argument in ("prefix", "output_prefix", "embedding_prefix"):

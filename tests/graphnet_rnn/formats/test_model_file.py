@@ -114,7 +114,7 @@ def test_own_cells(own: Path) -> None:
     assert loaded.parameters["layer0.k"].shape == ()
 
 
-def test_a_cell_that_is_unknown_has_its_name_on_one_line_and_bounded(tmp_path: Path) -> None:
+def test_unknown_cell_names_are_shortened_to_one_line(tmp_path: Path) -> None:
     for name in ("Leaky", "a\x1b]0;owned\x07\nTraceback:", "x" * 10_000):
         with case(name[:9]):
             network = rnn.Network([type(name, (Leaky,), {})(3, keep=0.5)], inputs=2, outputs=2)
@@ -179,7 +179,7 @@ def refused(path: Path) -> bool:
     return True
 
 
-def test_every_bit_flip_is_refused(model: Path, tmp_path: Path) -> None:
+def test_every_bit_flip_is_rejected(model: Path, tmp_path: Path) -> None:
     """Nearly all bit flips are refused; any other one must be harmless."""
     content = model.read_bytes()
     generator = np.random.default_rng(0)
@@ -194,7 +194,7 @@ def test_every_bit_flip_is_refused(model: Path, tmp_path: Path) -> None:
     assert accepted <= 2
 
 
-def test_every_truncation_and_addition_is_refused(model: Path, tmp_path: Path) -> None:
+def test_every_truncation_and_addition_is_rejected(model: Path, tmp_path: Path) -> None:
     content = model.read_bytes()
     cuts = {0, 1, 7, 8, 9, len(content) - 1, *np.linspace(0, len(content) - 1, 30).astype(int).tolist()}
     added = [content + more for more in (b"\0", b"{}", b"x" * 1000)]
@@ -277,7 +277,7 @@ def test_failed_write_leaves_the_old_file(model: Path) -> None:
     assert model.read_bytes() != before
 
 
-def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path) -> None:
+def test_truncated_networks_round_trip_through_files(tmp_path: Path) -> None:
     """`truncated` is a setting of the network, not a hidden state of its layers."""
     plain = rnn.Network([rnn.LSTM(3), rnn.Dense(4), rnn.LSTM1997(2)], 5, 5, dtype="float64", skip=True)
     cut = rnn.online.truncated(plain)

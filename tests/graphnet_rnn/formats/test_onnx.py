@@ -211,7 +211,7 @@ def test_names_and_axes_of_the_file(runtime: Any, tmp_path: Path) -> None:
     assert (tmp_path / "open.onnx").read_bytes() == before
 
 
-def test_a_symbol_out_of_range_is_an_error_in_onnxruntime(runtime: Any, tmp_path: Path) -> None:
+def test_symbols_out_of_range_raise_errors_in_onnxruntime(runtime: Any, tmp_path: Path) -> None:
     export_onnx(rnn.Network([rnn.Elman(3)], INPUTS, OUTPUTS), tmp_path / "n.onnx", initial="zero")
     session = runtime.InferenceSession(tmp_path / "n.onnx")
     session.run(None, {"x": np.array([[INPUTS - 1]])})

@@ -217,7 +217,7 @@ def node_divergence(model: EnergyModel, v: Array, v_k: Array) -> dict[str, Array
     return of_names(model, g * v.shape[0] * v.shape[1])
 
 
-def test_rtrbm_gradient_goes_through_time() -> None:
+def test_rtrbm_gradient_includes_earlier_time_steps() -> None:
     """Of the mean divergence, for given ends of the chains, by differences: through all earlier r (3.23-3.25)."""
     model = temporal(hidden=5)
     v, v_k = bits(6, 3, 3, seed=1).astype(float), bits(6, 3, 3, seed=2).astype(float)
@@ -231,7 +231,7 @@ def test_rtrbm_gradient_goes_through_time() -> None:
         assert np.abs(g).max() > 1e-3, name
 
 
-def test_trbm_gradient_is_that_of_equations_3_7_to_3_10() -> None:
+def test_trbm_gradient_matches_equations_3_7_to_3_10() -> None:
     """No derivative goes through the past p; with two delays and every kind of connection."""
     model = temporal(TRBM, delays=2)
     p, T, B = model.values, 5, 2

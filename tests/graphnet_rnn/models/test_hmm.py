@@ -141,7 +141,7 @@ def test_equals_the_linear_gated_network() -> None:
             assert state[0] == pytest.approx(final, rel=1e-12)
 
 
-def test_counts_are_those_of_forward_backward() -> None:
+def test_counts_match_forward_backward() -> None:
     """Also where moves are forbidden; and those are means over paths."""
     free, sparse = model().A, [[0.0, 0.4, 0.6], [0.3, 0.7, 0.0], [0.5, 0.0, 0.5]]
     for piece, A in itertools.product([1, 4, 128], [free, sparse]):
@@ -159,7 +159,7 @@ def test_counts_are_those_of_forward_backward() -> None:
     np.testing.assert_allclose(hmm.counts(text(6)).A, moves, rtol=1e-12)
 
 
-def test_counts_are_not_negative_where_states_decay_for_long() -> None:
+def test_counts_are_not_negative_for_decaying_states() -> None:
     """Runs of a thousand symbols, over a sparse graph. What is negative becomes a table, and that gives NaN."""
     drawn = rnn.tasks.anbn(RNG([1, 0]))
     x = np.array(["\nab".index(symbol) for symbol in drawn.text])
@@ -251,7 +251,7 @@ def softmax_objective(hmm: HMM, x: Array) -> tuple[Any, rnn.Objective]:
     return u, objective
 
 
-def test_forbidden_moves_stay_forbidden() -> None:
+def test_forbidden_transitions_stay_forbidden() -> None:
     hmm = model(2, 4)
     hmm.A = [[0.0, 1.0], [0.4, 0.6]]
     u, objective = softmax_objective(hmm, text(10, 2))

@@ -117,7 +117,7 @@ def objective(model: rnn.RecurrentNADE) -> rnn.Objective:
     return found
 
 
-def test_gradient_and_curvature_are_those_of_finite_differences() -> None:
+def test_gradient_and_curvature_match_finite_differences() -> None:
     """Gv = Jᵀ σ(o)(1 - σ(o)) J v / 3, J of the conditional logits, found by differences of a function of arrays."""
     model = made(3, 2, units=2, scale=0.7)
     cost = objective(model)

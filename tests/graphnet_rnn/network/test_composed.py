@@ -246,7 +246,7 @@ def test_invalid_arguments_are_rejected() -> None:
             ask()
 
 
-def test_the_size_of_equal_weights_does_not_matter() -> None:
+def test_scale_of_equal_weights_does_not_matter() -> None:
     """Their float32 sum may overflow, or each of them be a subnormal number."""
     x = np.random.default_rng(0).normal(size=(5, 40, 2)).astype("float32")
     net = rnn.Network([rnn.GRU(3)], 2, 1, loss="squared", seed=0)

@@ -86,7 +86,7 @@ def test_glorot_stays_within_its_limit_and_reaches_it() -> None:
     assert 0.99 * limit < np.abs(w).max() <= limit
 
 
-def test_sparse_gives_each_unit_so_many_connections() -> None:
+def test_sparse_gives_each_unit_the_same_number_of_connections() -> None:
     w = sparse(4, 1.0)(np.random.default_rng(0), (20, 7))
     assert (np.count_nonzero(w, axis=0) == 4).all()
     assert (np.count_nonzero(sparse(15)(np.random.default_rng(0), (3, 2)), axis=0) == 3).all()

@@ -115,7 +115,7 @@ def test_rtrl_from_given_and_zero_states() -> None:
     np.testing.assert_allclose(gradient, expected[1], atol=1e-4)
 
 
-def test_each_step_has_the_gradient_of_its_own_loss() -> None:
+def test_each_step_has_the_gradient_of_its_loss() -> None:
     """Gradient of loss_t alone for every t; outputs and states equal those of `run`."""
     net = network(rnn.LSTM(3))
     x, t = symbols()

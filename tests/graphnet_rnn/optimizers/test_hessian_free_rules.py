@@ -127,7 +127,7 @@ def test_warm_start_is_a_share_of_the_last_cg_iterate() -> None:
             assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 + g @ start)
 
 
-def test_default_settings_are_those_of_the_publications() -> None:
+def test_default_settings_match_the_publications() -> None:
     """CG's end: Martens 2010, 4.4; Sutskever 2013, 4.4. Greedy variant: Krause 2015, 4.1."""
     assert (HessianFree().warm_start, HessianFree().retained, HessianFree().tolerance) == (0.95, 0.9, 5e-4)
     assert (GreedyHessianFree().cg_steps, GreedyHessianFree().failures) == (100, 5)

@@ -407,7 +407,7 @@ def test_full_lengths_do_not_change_the_gradient() -> None:
     assert len(found) == 1
 
 
-def test_targets_of_cases_as_a_whole() -> None:
+def test_targets_per_case() -> None:
     for loss, pool in itertools.product(["softmax", "squared"], ["last", "mean", "max"]):
         with named(loss, pool):
             x, t = data(loss)
@@ -646,7 +646,7 @@ def test_values_rounded_by_float32_are_rejected() -> None:
         rnn.Arrays(rnn.Network([rnn.GRU(4)], 2, 2, loss="squared"), fine, x)
 
 
-def test_weights_that_sum_to_infinity_are_refused() -> None:
+def test_weights_with_infinite_sum_are_rejected() -> None:
     x, t = data("squared")
     network = rnn.Network([rnn.GRU(4)], INPUTS, OUTPUTS, loss="squared")
     with pytest.raises(DataError, match=r"the weights of the cases to train on sum to .*above .* of float32"):

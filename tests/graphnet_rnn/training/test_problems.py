@@ -232,7 +232,7 @@ def test_listeners_are_called_in_order() -> None:
     assert seen == [(who, what) for what in ("started", "epoch 1", "epoch 2", "epochs") for who in "ab"]
 
 
-def test_costs_are_in_the_unit_of_the_problem_and_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+def test_costs_have_the_unit_of_the_problem_and_may_be_numpy_numbers(tmp_path: Path) -> None:
     run = begin("symbols", tmp_path / "run", log_every=1)
     first = run.problem.model.bits(draws().integers(0, 4, (20, 5)))  # type: ignore[attr-defined]
     run.run()

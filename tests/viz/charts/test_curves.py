@@ -205,7 +205,7 @@ def grid() -> list[dict]:
     ]
 
 
-def test_the_best_setting_is_the_one_with_the_lowest_score():
+def test_best_setting_has_the_lowest_score():
     figure = viz.best_setting(grid(), "dropout", "units", by="rate", panels="layers")
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["layers 2", "layers 3"]
     for axes in figure.axes:

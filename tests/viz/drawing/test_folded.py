@@ -79,7 +79,7 @@ def test_consecutive_networks_are_folded_separately() -> None:
         check_layout(viz.draw(thing, closed=True))
 
 
-def test_an_output_may_read_the_state_before() -> None:
+def test_output_reading_the_previous_state() -> None:
     h, outputs = gn.input((1, 2), name="h_0"), []
     for time in range(1, 4):
         with gn.scope(layer="output", time=time):
@@ -97,7 +97,7 @@ def test_the_output_of_a_whole_sequence_is_drawn() -> None:
             assert dot.count("<sub>ho</sub>") == 1, (pool, lengths)  # its weight, on an arrow or in the box
 
 
-def test_the_mean_of_a_cost_with_lengths_is_that_of_all_steps() -> None:
+def test_cost_with_lengths_is_labelled_as_a_mean_over_all_steps() -> None:
     for loss in ("softmax", "squared", "sigmoid"):
         u = rnn.Network([rnn.GRU(2)], 2, 2, loss=loss, reads="vectors").unroll(3, 2, lengths=True)
         assert "mean over the steps of all cases" in viz.draw(u).dot, loss

@@ -86,7 +86,7 @@ def test_middle_blocks_are_folded():
     assert viz.draw(rnn.RHN(8, depth=3)).size == viz.draw(rnn.RHN(8, depth=3), steps=9).size
 
 
-def test_blocks_are_those_of_one_step_in_one_direction():
+def test_blocks_belong_to_one_step_and_direction():
     """Blocks of several time steps, and their derivatives: no shape depends on itself."""
     u = rnn.Network([rnn.RHN(4, depth=5)], 5, 5).unroll(time=3, batch=1)
     for thing, count in ((u.cost, 3), (gn.gradient(u.cost, list(u.network.parameters.values())), 6)):

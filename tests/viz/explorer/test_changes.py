@@ -72,7 +72,7 @@ def test_without_changes_all_values_and_gradients_are_the_same(name: str) -> Non
         np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)
 
 
-def test_a_held_operator_is_a_constant_and_a_cut_input_is_zero() -> None:
+def test_held_operators_are_constant_and_cut_inputs_zero() -> None:
     graph, at = small()
     x, W, cost = at["x"], at["W"], graph.outputs[0]
     given = {x: np.random.default_rng(0).standard_normal((2, 3))}
@@ -264,7 +264,7 @@ def test_javascript_computes_tangents_of_an_operator() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_only_float_inputs_and_parameters_are_changed_and_each_alone() -> None:
+def test_only_float_inputs_and_parameters_can_be_changed() -> None:
     i = gn.input((3,), "int64", name="i")
     E, F = (gn.parameter(np.ones((5, 2)), name=name) for name in "EF")
     a, b = gn.constant(np.ones((3, 2)), name="a"), gn.constant(np.ones((3, 2)), name="b")
@@ -282,7 +282,7 @@ def test_only_float_inputs_and_parameters_are_changed_and_each_alone() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_whole_numbers_wrap() -> None:
+def test_integers_wrap_in_javascript() -> None:
     x = gn.input((2,), "int32", name="x")
     big = gn.constant(np.array([2**20, 300], "int32"))
     graph = Graph(gn.mean(gn.cast(big * big + x, "float64") + gn.cast(gn.cast(big, "int8"), "float64")))
@@ -312,7 +312,7 @@ def test_a_network_with_dropout_can_be_explored() -> None:
     assert viz.explore(net.unroll(time=2, batch=1, training=True)).html
 
 
-def test_a_large_graph_cannot_be_changed() -> None:
+def test_large_graphs_cannot_be_changed() -> None:
     y = gn.input((2,), name="x")
     for _ in range(NODES):
         y = gn.tanh(y)

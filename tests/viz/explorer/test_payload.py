@@ -142,7 +142,7 @@ def test_all_stages_give_the_same_results(tmp_path):
     assert ends == pytest.approx([ends[0]] * len(ends), rel=1e-5)
 
 
-def test_a_function_is_shown_as_written_and_with_its_own_passes(regression, tmp_path):
+def test_functions_are_shown_as_written_and_after_passes(regression, tmp_path):
     cost, x, t, _ = regression
     every = {p.name for p in gn.passes.DEFAULT}
     for passes, names in ((gn.passes.without("merge", "fuse"), {"merge", "fuse"}), ((), every)):

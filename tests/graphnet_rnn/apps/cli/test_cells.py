@@ -136,7 +136,7 @@ def test_settings_and_units() -> None:
             assert repr(make_cell(text, units)) == made
 
 
-def test_layers_units_and_names_of_folders(elsewhere: Path) -> None:
+def test_layers_units_and_folder_names(elsewhere: Path) -> None:
     """Each layer has its own weights. Without --units, the cell's own units are used."""
     for cell, options, folder in (
         ("RHN(units=3, depth=2)", ["--layers", "2"], "text-RHN-units-3-depth-2"),
@@ -166,7 +166,7 @@ def test_resume_after_the_cell_has_moved(elsewhere: Path, capsys: pytest.Capture
     assert main([*AGAIN, "3"]) == 0  # the new place was kept
 
 
-def test_a_mistake_is_reported_with_its_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_in_cell_files_have_the_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file has the name of a module of Python, but the error shows the right line."""
     right, wrong = '    states = (rnn.State("h"), rnn.State("s", "slow"))', '    states = rnn.State("h")'
     file = elsewhere.parent / "cells" / "random.py"
@@ -220,7 +220,7 @@ def test_check_shows_the_equations_that_were_given(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.startswith("h' = sin(x W_xh)\n")
 
 
-def test_parameters_in_the_list(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_number_of_parameters_in_the_list(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Parameters by hand: (65 + 128) · 128 + 128, four times that for the LSTM."""
     assert main(["cells", "Elman", "LSTM", "EchoState(128)", "../cells/random.py:Layer"]) == 0
     elman, lstm, echo, layer = capsys.readouterr().out.split("\n\n")

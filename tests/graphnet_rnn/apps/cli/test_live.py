@@ -108,7 +108,7 @@ def test_cleared_curve_leaves_no_text(terminal: Bar) -> None:
     assert seen(terminal.getvalue()) == ["log 0", "log 1", "log 2"]
 
 
-def test_a_terminal_that_becomes_narrower_folds_its_lines(terminal: Bar, monkeypatch: Any) -> None:
+def test_curve_is_redrawn_after_the_terminal_becomes_narrower(terminal: Bar, monkeypatch: Any) -> None:
     """Lines of 59 columns fold at 45 columns: the cursor must move up by all folded lines."""
     shown = curve(terminal)
     shown.draw(terminal, 4.2)

@@ -169,7 +169,7 @@ def test_classes_without_a_scored_target_are_outputs(capsys: Any) -> None:
     assert main(["evaluate", "run/model.safetensors", "t.csv"]) == 0
 
 
-def test_the_last_tenth_of_a_long_table_is_for_validation(capsys: Any) -> None:
+def test_last_tenth_of_a_long_table_is_used_for_validation(capsys: Any) -> None:
     x = np.random.default_rng(0).normal(size=720)
     lines = [f"{'ab'[i % 2]},{i},{value},{value > 0}" for i, value in enumerate(x)]
     Path("t.csv").write_text("\n".join(["who,hour,x,y", *lines]), encoding="utf-8")

@@ -254,7 +254,7 @@ def test_seeds_argmax_and_unknown_characters(here: Path, run: Path, capsys: Any)
     assert main(["evaluate", "run/model.safetensors", "other.txt", "--unknown", "a"]) == 0
 
 
-def test_a_text_too_short_to_validate_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_too_short_to_validate_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "short.txt").write_text(TEXT[:200], encoding="utf-8")
     assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
     assert "no validation: too few characters; the best epoch is" in capsys.readouterr().out

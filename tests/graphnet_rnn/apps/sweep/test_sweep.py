@@ -272,7 +272,7 @@ def test_source_of_imported_code_is_reported(
     assert ran.exists()
 
 
-def test_the_recipe_of_the_guide(text: str, tmp_path: Path) -> None:
+def test_guide_recipe(text: str, tmp_path: Path) -> None:
     """It says 24 settings with halving, and nothing that `train` does not know."""
     page = (Path(__file__).parents[4] / "docs" / "hyperparameter_search.md").read_text("utf-8")
     (words,) = re.findall(r"```toml\n(data = .*?)```", page, re.DOTALL)
