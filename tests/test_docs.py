@@ -1,4 +1,4 @@
-"""Programs of README, guides and design pages run and print what the pages show; named paths exist."""
+"""Programs of README, guides and design pages print the output that the pages show; named paths exist."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_every_guide_is_run_for_the_site() -> None:
 
 
 def test_commands_of_the_guides_are_valid() -> None:
-    """Every `graphnet-rnn` line of a console block is one that the command line takes."""
+    """Every `graphnet-rnn` line of a console block is a valid command."""
     lines = [
         line
         for page in [*DOCS.glob("*.md"), ROOT / "README.md"]

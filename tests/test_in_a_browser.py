@@ -1,4 +1,4 @@
-"""Pages that run in a browser: what Draw your cell computes, and what its folder contains.
+"""Pages that run in a browser: computations and files of Draw your cell.
 
 With GRAPHNET_PYODIDE (a folder of Pyodide with NumPy and pydoc-data) and GRAPHNET_VIZ_JS (viz-global.js of
 @viz-js/viz), the page is opened in Chromium.
@@ -132,7 +132,7 @@ def test_folder_has_all_files_of_the_page(writer: dict[str, Any], pyodide: Path,
 
 
 def test_archive_is_self_contained(writer: dict[str, Any], tmp_path: Path) -> None:
-    """With NumPy, and without Numba, pygraphviz and matplotlib, as in the browser."""
+    """With NumPy only, as in the browser: without Numba, pygraphviz and matplotlib."""
     archive = tmp_path / "graphnet.zip"
     archive.write_bytes(writer["packed"]([*writer["OURS"], *writer["PURE"]]))
     with zipfile.ZipFile(archive) as opened:
@@ -153,7 +153,7 @@ assert "/packages/" in rnn.__file__
 
 
 def test_lessons_start_with_installation(writer: dict[str, Any]) -> None:
-    """Its own cells follow unchanged, but links out of JupyterLite's files, which would be dead, are text."""
+    """Cells of the lesson are unchanged, but links out of JupyterLite's files become text."""
     pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
     opener = runpy.run_path(str(ROOT / "tutorials" / "__main__.py"))
     links = 0

@@ -1,4 +1,4 @@
-"""The wheel and the source archive: complete, and the same bytes for the same files."""
+"""The wheel and the source archive are complete and reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: each number is on its page, is read from its benchmark's table, and is judged."""
+"""Claims: each number is on its page, is read from its benchmark's table, and is checked."""
 
 from __future__ import annotations
 
@@ -95,8 +95,10 @@ def test_claims_are_evaluated() -> None:
             assert verdict(claim, measured) == expected
 
 
-def test_report_runs_each_command_once_and_lists_failures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each command runs once; what cannot be measured is listed, and only a wrong claim makes the command fail."""
+def test_report_runs_each_command_once_and_lists_failures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unmeasurable claims are listed, and only a wrong claim makes the command fail."""
     ran: list[str] = []
 
     def measure(command: str) -> str:

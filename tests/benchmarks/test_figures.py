@@ -1,4 +1,4 @@
-"""Benchmarks report correct figures: learners, peers on a GPU, what others cannot do, many processes."""
+"""Figures of the benchmarks are correct."""
 
 from __future__ import annotations
 
@@ -65,8 +65,10 @@ def test_autoencoders_are_evaluated_with_the_last_weights(
     assert 0 < seconds <= row["seconds"] + 0.06
 
 
-def test_interrupted_run_resumes_to_the_same_weights_and_steps(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """A run interrupted in an epoch reaches the same weights, and counts each step once."""
+def test_interrupted_run_resumes_to_the_same_weights_and_steps(
+    tmp_path: Path, small: pytest.MonkeyPatch
+) -> None:
+    """The resumed run counts each step once."""
     adam = autoencoders.AutoencoderMethod(lambda net, updates: rnn.Adam(0.01), batch=50)
     small.setitem(autoencoders.METHODS, "adam", adam)
     whole = autoencoders.train(job("adam", tmp_path / "whole"))
@@ -118,7 +120,7 @@ def test_autoencoder_tables_have_diverged_runs_and_standard_errors(
 
 
 def test_ball_predictors_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An upper layer reads the one below it."""
+    """Stacked models are included."""
     nets = {name: (rnn.Elman(5), optimizer) for name, (_, optimizer) in balls.NETS.items()}
     set_all(monkeypatch, balls, UNITS=6, UPPER=4, DRAWN=4, VALID=0.5, POOL=60, STATIC=2, TIME=12, SHORT=6,
             GIBBS=(1, 2), CHAINS=2, TESTED=3, NETS=nets)  # fmt: skip
@@ -238,7 +240,7 @@ def scattered(x: Array, index: Array, size: int, axis: int) -> Array:
 
 
 def test_translated_steps_equal_the_cells() -> None:
-    """The peers' steps, which are translated from our graphs, equal ours."""
+    """The steps of the other libraries are translated from our graphs."""
     functions = {name: getattr(np, name) for name in ("tanh", "exp", "log", "sqrt")}
     functions["sigmoid"] = lambda x: 1 / (1 + np.exp(-x))
     of_arrays = (np.concatenate, np.stack, np.broadcast_to, np.transpose)
@@ -304,7 +306,7 @@ def test_latency_bandwidth_and_efficiency_of_many_processes() -> None:
 
 
 def test_experiment_runs_from_the_command_line(tmp_path: Path) -> None:
-    """Its runs are made in other processes, which must be able to import the function that makes one."""
+    """The runs use other processes, which must be able to import the training function."""
     results = tmp_path / "motion.jsonl"
     words = ["--methods", motion.BEFORE, "--results", str(results), "--folder", str(tmp_path / "runs")]
     subprocess.run([sys.executable, "-m", "graphnet_rnn.experiments.motion", *words], check=True, timeout=300)

@@ -1,4 +1,4 @@
-"""Every argument of the framework that cannot be meant is refused in a sentence that names it."""
+"""Every invalid argument is rejected with an error that names it."""
 
 from __future__ import annotations
 

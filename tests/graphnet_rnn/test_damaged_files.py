@@ -1,4 +1,4 @@
-"""A damaged file of any kind is refused in a sentence or read, and takes no more memory than a whole one."""
+"""Damaged files are read or give one-line errors, with no more memory than whole ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without Numba, Graphviz or matplotlib, all that does not need them works; the rest names the package to install."""
+"""Without Numba, Graphviz or matplotlib, other features work, and errors name the missing package."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("missing", [["numba"], ["llvmlite"], COMPILER + PICTURES + CHARTS], ids=",".join)
-def test_numpy_gives_the_same_results(missing: list[str], complete: dict[str, object], tmp_path: Path) -> None:
+def test_numpy_gives_the_same_results(
+    missing: list[str], complete: dict[str, object], tmp_path: Path
+) -> None:
     done = run(f"TEXT = {TEXT!r}{PROGRAM}", missing, tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""The gallery: each figure carries the content of Lynge's (2016, chapter 3)."""
+"""The gallery: figures match Lynge (2016, chapter 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mirror: derivatives stand where their nodes do, and are NumPy's."""
+"""The mirror: derivatives are placed like their nodes and match NumPy."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_numbers_match_the_gradient(net):
 
 
 def test_unrolled_networks_are_mirrored_closed():
-    """Columns and rows match, however wide the numbers are on either side."""
+    """Columns and rows match for any width of numbers."""
     u = rnn.Network([rnn.LSTM(4), rnn.GRU(3)], 5, 5).unroll(time=6, batch=2)
     drawing = viz.mirror(u.cost)
     forward, backward = drawing.picture, drawing.picture.beside

@@ -1,4 +1,4 @@
-"""Mistakes: what cannot be drawn is refused with the argument, what it was, and the remedy."""
+"""Invalid arguments raise errors with the argument, its value, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes: what they say is what NumPy says, and what is drawn is what they say."""
+"""Notes match NumPy and are drawn correctly."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_gradients_are_norms_of_derivatives(net):
 
 
 def test_vanishing_gradients_are_drawn_lighter():
-    """A net that forgets: ∂cost/∂h_t, and with it the darkness of the boxes, grows with t."""
+    """In a network with vanishing gradients, ∂cost/∂h_t and the darkness of boxes grow with t."""
     network = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
     network.parameters["layer0.W_hh"].value = 0.1 * np.eye(4, dtype="float32")
     u = network.unroll(time=6, batch=1, unscored=5)
@@ -166,7 +166,7 @@ def test_scales_hold_values_of_different_magnitude():
 
 
 def test_values_and_gradients_use_the_same_random_inputs():
-    """Also where the gradient does not depend on an input: the others must be drawn as they are for the values."""
+    """Includes gradients that do not depend on an input."""
     a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
     cost = gn.sum(gn.concatenate([a, a])) + gn.sum(b * b)
     drawn = viz.values(cost).arrays[b]
@@ -234,7 +234,7 @@ class Turned(Two):
 
 
 def test_boxes_of_all_steps_show_the_output():
-    """Whichever of its states a cell computes first or last, and also at the last step, where none is read."""
+    """For any order of states, and at the last step, where no state is read."""
     for cell in (Two, Turned):
         u = rnn.Network([cell(4)], 3, 3).unroll(time=3, batch=2)
         mirror = viz.mirror(u.cost).picture

@@ -1,4 +1,4 @@
-"""Pages of text: readings with a legend and their figures, samples by epoch, in a terminal and as HTML."""
+"""Text pages: readings with a legend and figures, samples by epoch, in terminals and as HTML."""
 
 from __future__ import annotations
 

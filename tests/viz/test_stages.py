@@ -1,4 +1,4 @@
-"""Stages: every pass in pictures, and a folder that tells what a function is."""
+"""Stages: pictures of every pass, and dumps of functions."""
 
 from __future__ import annotations
 

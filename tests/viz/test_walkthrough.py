@@ -1,4 +1,4 @@
-"""Walkthroughs: the order of their steps, and that each frame shows the steps so far and no others."""
+"""Walkthroughs: order of steps, and frames with the steps so far."""
 
 from __future__ import annotations
 

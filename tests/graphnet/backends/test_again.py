@@ -1,4 +1,4 @@
-"""Function.again: the same as a call, without what does not depend on the inputs that vary."""
+"""Function.again matches a full call, but skips work that depends on fixed inputs only."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ by_host = pytest.mark.parametrize("backend", ["numba", "numpy"])
 
 @by_host
 def test_curvature_products_and_gradients(backend: str) -> None:
-    """Values begin; gradients, from a varying cotangent, and products, by varying directions, follow."""
+    """Values are computed by `begin`; gradients and products with varying directions by `again`."""
     for cell in (rnn.LSTM(6), rnn.RHN(5, depth=2), rnn.LayerNormLSTM(6)):
         product, fixed, directions, u = products(cell)
         cotangent = gn.input(u.logits.shape, u.logits.dtype, varying=True)
@@ -141,7 +141,7 @@ def test_begin_and_full_call_each_report_their_own_errors(backend: str) -> None:
 
 
 def test_again_skips_the_forward_pass() -> None:
-    """Of the products of matrices: F of 5 F. (The rest: 2 F tangents, of which F by the directions, 2 F back.)"""
+    """One fifth of the matrix products: F of 5 F. (The rest: 2 F tangents, 2 F back.)"""
     product, fixed, directions, _ = products(rnn.LSTM(16), time=6, batch=8)
     lowered = lower(gn.compile(product, [*fixed, *directions]).graph)
     flops = [i.c.size * i.a.shape[1] if isinstance(i, MatrixProduct) else 0 for i in lowered.instructions]

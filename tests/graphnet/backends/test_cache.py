@@ -1,4 +1,4 @@
-"""Kernels on disk: trust, repair and removal; compiled code in memory, and for older processors."""
+"""The kernel cache: permissions, repair, eviction, compiled code in memory, and older processors."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_folder_of_another_user_warns_and_is_not_used(tmp_path: Path) -> None:
 
 @posix
 def test_missing_home_and_invalid_cache_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No HOME and no such user, or a HOME that cannot be written; invalid values of GRAPHNET_CACHE_MB."""
+    """No HOME, an unknown user, an unwritable HOME, and invalid values of GRAPHNET_CACHE_MB."""
     for name in ("HOME", "GRAPHNET_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
@@ -398,7 +398,7 @@ def machine_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @x86
 def test_code_is_compiled_for_the_requested_processor(monkeypatch) -> None:
-    """Products use fma only if the processor has it; calls of a library's fma would be 25 times slower."""
+    """Products use fma only if the processor supports it."""
     x, w = gn.input((8, 8)), gn.input((8, 8))
     (addition,) = gn.compile([x + w], [x, w])._program.schedule.kernels
     (product,) = [t for t in gn.compile([x @ w], [x, w])._program.schedule.kernels if "llvm.fm" in t]

@@ -1,4 +1,4 @@
-"""check=True on the numba back end says what NumPy says; indices out of range are told, and never followed."""
+"""check=True on the numba back end reports the same errors as NumPy, including indices out of range."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BAD = {
 
 
 def test_check_names_the_same_node_as_numpy() -> None:
-    """Without check, nothing is said, and the numbers are NumPy's."""
+    """Without check, there is no error, and the values match NumPy."""
     for what, (build, value, op) in BAD.items():
         with case(what):
             nodes, bad = build(), poisoned(value)
@@ -66,7 +66,7 @@ def test_check_names_the_same_node_as_numpy() -> None:
 
 
 def test_check_finds_non_finite_values_at_any_position() -> None:
-    """In whole vectors and in masked rests; given, computed, multiplied, added up, joined and looked up."""
+    """At vector and remainder positions, for all kinds of operations."""
     index = gn.constant(np.arange(5)[::-1])
     for node in (gn.tanh(x), gn.log(x), gn.sum(x, 0), gn.take(gn.log(x), index), gn.log(x).T @ W[:5],
                  gn.max(gn.log(x), 1), gn.softmax(x)):  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_bad_parameter_is_named() -> None:
 
 
 def test_check_accepts_finite_graphs() -> None:
-    """Also where masked lanes and empty arrays would make infinities of zeros; and about what no output needs."""
+    """Masked lanes, empty arrays and unused nodes raise no error."""
     for backend in ("numpy", "numba"):
         function = gn.compile([gn.concatenate([x, gn.log(x)])[:5] * 2.0], [x], backend=backend, check=True)
         function(poisoned(-1.0))

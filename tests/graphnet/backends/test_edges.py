@@ -1,4 +1,4 @@
-"""docs/numbers.md is the rule for infinities, NaN and all else at the edge: every back end keeps all of its tables."""
+"""Every back end follows the tables of docs/numbers.md for infinities, NaN and other edge cases."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_second_derivatives_of_powers_and_derivatives_of_tiny_logarithms(backend
 
 
 def test_sigmoid_is_one_where_it_rounds_to_one() -> None:
-    """So that its slope is 0 there, whatever the vectors are that compute it."""
+    """The derivative is 0 there, for any vector width."""
     for width in (1, 3, 6, 16, 40):
         x = gn.input((width,), "float32")
         function = gn.compile([1 - gn.sigmoid(x), *gn.gradient(gn.sum(gn.sigmoid(x)), [x])], [x])

@@ -1,4 +1,4 @@
-"""A back end of kernels, an emitter and a launcher alone satisfies the laws."""
+"""A back end with only kernels, an emitter and a launcher satisfies the laws."""
 
 from __future__ import annotations
 

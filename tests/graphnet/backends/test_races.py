@@ -1,4 +1,4 @@
-"""The plan has no races, and faults are detected: in barriers, rows, and reuse of memory."""
+"""Plans have no races, and injected faults are detected: in barriers, rows, and reuse of memory."""
 
 from __future__ import annotations
 

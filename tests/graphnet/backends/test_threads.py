@@ -1,4 +1,4 @@
-"""The numba back end with several threads, callers and processes; interrupted, and refused by the system."""
+"""The numba back end with several threads, callers and processes, with interrupts and system limits."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_results_do_not_depend_on_threads_or_runs(name: str) -> None:
 
 
 def test_memory_is_reused() -> None:
-    """Thirty steps of which only the last is wanted need the memory of a few, whatever the number of threads."""
+    """Thirty steps need the memory of a few if only the last one is read, for any number of threads."""
     x = h = gn.input((200, 200))
     W = gn.parameter(np.eye(200, dtype="float32"))
     for _ in range(30):
@@ -97,7 +97,7 @@ def test_memory_is_reused() -> None:
 
 
 def test_calls_use_one_thread_if_no_other_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit on processes, as of a container: fewer threads, and the same bits."""
+    """Under a limit on processes, fewer threads give the same bits."""
     outputs, inputs, arrays = lstm()
     expected = gn.compile(outputs, inputs, threads=1)(*arrays)
     refused = []
@@ -117,7 +117,7 @@ def test_calls_use_one_thread_if_no_other_can_start(monkeypatch: pytest.MonkeyPa
 
 
 def test_concurrent_callers_get_their_own_results() -> None:
-    """Of one function, and of two."""
+    """Callers of one function, and of two."""
 
     def call(function: gn.Function, arrays, wanted) -> None:
         assert all(bits(function(*arrays)) == wanted for _ in range(30))
@@ -213,7 +213,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Li
              pytest.param(FORKS, marks=linux)], ids=["fork", "spawn", "fork while another thread runs"],
 )  # fmt: skip
 def test_child_processes_run_functions_compiled_before_fork(code: str, tmp_path: Path) -> None:
-    """And the script ends, though its threads are idle."""
+    """Scripts end although threads are idle."""
     (tmp_path / "script.py").write_text(HEAD + code, encoding="utf-8")
     assert output_of(str(tmp_path / "script.py")) == ""
 
@@ -275,12 +275,12 @@ print("right" if interrupts > 10 else interrupts)
 
 
 def test_interrupts_cause_no_deadlock() -> None:
-    """Ctrl-C may fall between any two lines of what hands work to threads, be they awake or asleep."""
+    """Ctrl-C at any line of the code that passes work to threads, awake or asleep."""
     assert output_of("-c", HEAD.replace("threads=2", "threads=3") + INTERRUPTED) == "right\n"
 
 
 def test_recursive_function_calls_raise_an_error() -> None:
-    """It would wait for itself, for ever."""
+    """Without the error, it would wait for itself forever."""
     called, ones, x = None, np.ones(3, "float32"), gn.input((3,))
 
     class Calls(gn.Op):
@@ -331,7 +331,7 @@ def test_thread_count_follows_the_load_and_ignores_noise() -> None:
 
 
 def test_trials_cost_little_for_any_call_duration() -> None:
-    """At most 2 % of the time, once the faster way is found; calls of 25 to 50 ms used to lose a fifth of it."""
+    """Trials take at most 2 % of the time after the faster setting is found."""
     for most, two in itertools.product((2, 16), (1e-5, 1e-2, 0.025, 0.05, 1.0)):
         for ratio in (0.02, 0.3, 0.5, 0.85, 0.95, 1, 1.1, 1.9, 10, 50):
             seconds, pace = {1: two * ratio, most: two}, Pace(most)
@@ -345,7 +345,7 @@ def test_trials_cost_little_for_any_call_duration() -> None:
 
 
 def test_a_single_slow_call_changes_nothing() -> None:
-    """The other way is slower at the median, and only one call of the usual one was held up."""
+    """A single slow call of the usual setting does not change it."""
     pace, held = Pace(2), iter([1e-3, 50e-3, 1e-3, 1e-3])
     while not pace._trial[0]:
         pace.took(1e-3)

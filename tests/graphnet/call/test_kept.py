@@ -1,4 +1,4 @@
-"""Programs kept on disk: found again by whoever has the same graph, never by another, and as good as made anew."""
+"""The program cache: programs are found for equal graphs only, and match newly compiled ones."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_cached_programs_read_the_current_parameters() -> None:
 
 
 def test_every_op(tmp_path: Path) -> None:
-    """Each op of graphnet is one whose programs can be kept, and stored; what is found gives what it gave before."""
+    """Programs of every op can be cached and stored, and cached programs give the same results."""
 
     def build() -> Made:
         inputs = [[gn.input(x.shape, x.dtype) for x in each.arrays] for each in CASES]
@@ -214,7 +214,7 @@ def test_programs_with_code_of_other_packages_are_not_cached(
 def test_programs_are_not_cached_if_source_is_newer_than_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process that still runs the old code must not leave programs under the name of the new one."""
+    """A process with old code must not cache programs under the name of the new code."""
     (tmp_path / "module.py").write_text("1")
     monkeypatch.setattr(kept, "_PACKAGE", tmp_path)
     own_code = kept._own_code.__wrapped__
@@ -307,7 +307,7 @@ print(len(function.source), "loaded from the cache" in function.explain(), float
 
 
 def test_another_process_finds_cached_programs() -> None:
-    """With the bound that there is, and nothing set."""
+    """With the default cache size and no settings."""
     first, second = (output_of("-c", PROGRAM) for _ in range(2))
     assert int(first.split()[0]) > 2000
     assert "False" in first

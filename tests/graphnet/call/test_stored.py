@@ -64,7 +64,7 @@ def test_parameters_are_set_by_name(tmp_path: Path) -> None:
 
 
 def test_all_parameters_can_be_set(tmp_path: Path) -> None:
-    """Two of one name, one without a name, and one whose memory is strided, which is copied before each run."""
+    """Parameters with equal names, without a name, and with strided memory."""
     W, d = gn.parameter(np.asfortranarray(np.ones((2, 3))), name="W"), gn.parameter(np.ones(3))
     b, c = (gn.parameter(np.full(3, value), name="b") for value in (0.0, 1.0))
     gn.compile([gn.sum(W, 0) + b + 10 * c + d], []).save(tmp_path / "f.gn")
@@ -124,7 +124,7 @@ class TestBadFiles:
         return tmp_path / "f.gn"
 
     def test_damaged_files_are_rejected(self, path: Path) -> None:
-        """A bit of it, at several places, or its end; a missing one, and another kind of file."""
+        """Flipped bits, truncated and missing files, and files of other kinds."""
         with pytest.raises(BackendError, match=r"cannot read .*nothing\.gn"):
             gn.load_function(path.parent / "nothing.gn")
         content = path.read_bytes()
@@ -139,7 +139,9 @@ class TestBadFiles:
         with pytest.raises(BackendError, match="not a function"):
             gn.load_function(path)
 
-    def test_files_of_other_versions_or_processors_are_rejected(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_files_of_other_versions_or_processors_are_rejected(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for place, name, value, words in (
             (stored, "__version__", "0.0.0", r"stored by graphnet .* this is 0\.0\.0"),
             (this_machine(), "processor_key", "x86_64 abacus +beads llvm 1.0", "another processor"),

@@ -1,4 +1,4 @@
-"""Per-example gradients are the gradients of the single losses, whatever lies between, and mixed cases are refused."""
+"""Per-example gradients match gradients of single losses, and mixed cases are rejected."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_with_dropout_and_learned_initial_states(backend: str) -> None:
 
 
 def test_gradients_of_ctc_losses() -> None:
-    """It looks up among the logits of all cases, at places that only its arithmetic keeps apart."""
+    """CTC reads logits of all cases, separated only by its index arithmetic."""
     net = network([rnn.Bidirectional(rnn.GRU(2))], loss="ctc", reads="vectors")
     u = net.unroll(4, BATCH, initial="zero", labels=2)
     values = generator.standard_normal((4, BATCH, 4)), np.array([[0, 1], [2, -1], [1, 0]])
@@ -164,7 +164,7 @@ def test_gradients_through_ops_on_separate_cases(backend: str) -> None:
 
 
 def test_graph_size_does_not_grow_with_the_batch() -> None:
-    """The graph of many cases has as many nodes as that of few."""
+    """Graphs of many and few cases have the same number of nodes."""
     counts = []
     for batch in (4, 40):
         net = network([rnn.LSTM(3)], initial_state="learned")

@@ -1,4 +1,4 @@
-"""Tests of parts of the engine beside the laws: depth, accuracy, memory, state, diagnosis."""
+"""Further tests of the engine: depth, accuracy, memory, state, diagnosis."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_graph_may_be_20_000_nodes_deep() -> None:
 
 @pytest.mark.parametrize("build", [deep, wide])
 def test_work_grows_linearly_with_the_graph(build: Any) -> None:
-    """Nothing is quadratic: twice the nodes take at most 2.3 times the calls of functions."""
+    """The number of function calls is linear: twice the nodes take at most 2.3 times the calls."""
     calls = []
     for size in (300, 600):
         build(size)  # kernels are compiled, and what is cached is there
@@ -318,7 +318,7 @@ def test_results_share_no_memory(passes: Any, check: bool) -> None:
 
 
 def test_memory_counts_live_arrays_only() -> None:
-    """Arrays of 80 bytes: x and W are leaves; a, b and a b are needed at once; the transpose is a view."""
+    """Arrays of 80 bytes: x and W are inputs; a, b and a b are needed at once; the transpose is a view."""
     x, W = gn.input((10,), "float64"), gn.parameter(np.ones(10))
     a = gn.tanh(x)  # 80
     b = gn.sin(a)  # 160: a is read again below

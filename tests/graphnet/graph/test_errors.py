@@ -1,4 +1,4 @@
-"""Error messages: the node or argument, the user's line, the shapes or values, and the remedy.
+"""Error messages name the node or argument, the user's line, the shapes or values, and the remedy.
 
 Each fault is on a line with a call of `here()`, which returns the place that the message must name.
 """
@@ -320,7 +320,7 @@ def test_check_names_the_first_node_with_its_scope_and_line(passes: Any) -> None
 
 
 def test_origin_is_the_users_line(tmp_path: Any) -> None:
-    """Operators and helpers are skipped, and so are hidden files of a framework."""
+    """Lines of operators, helpers and hidden framework files are skipped."""
     nodes, line = [x + 1, x @ W[:3], gn.mean(x), x[0], -x, gn.softmax_cross_entropy(x, [0, 1])], here()
     assert {str(node.origin).rsplit("/", 1)[-1] for node in nodes} == {line}
     assert isinstance(nodes[0].op, Elementwise)

@@ -1,4 +1,4 @@
-"""Functions inside PyTorch and JAX have the derivatives that they have here."""
+"""Functions inside PyTorch and JAX have the same derivatives as in graphnet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file for any number of cases is right for any, or refused."""
+"""Exported files are correct for any batch size, or rejected."""
 
 from __future__ import annotations
 

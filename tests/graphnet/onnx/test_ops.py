@@ -1,4 +1,4 @@
-"""Every op in ONNX: onnxruntime computes what NumPy does, and no op is forgotten."""
+"""Every op in ONNX: onnxruntime matches NumPy, and no op is missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def as_dtype(array: Array, dtype: str) -> Array:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "bool", "int32"])
 def test_onnxruntime_computes_every_case_of_every_op(runtime: Any, tmp_path: Path, dtype: str) -> None:
-    """All cases in one file: starting a session is what takes time."""
+    """All cases are in one file, since starting sessions is slow."""
     outputs, inputs, arrays = {}, {}, {}
     for each in CASES:
         given = {f"{each.id}.{i}": as_dtype(a, dtype) for i, a in enumerate(each.arrays)}
@@ -82,7 +82,7 @@ def test_onnxruntime_computes_every_case_of_every_op(runtime: Any, tmp_path: Pat
 
 
 def test_max_min_and_argmax_of_nan(runtime: Any, tmp_path: Path) -> None:
-    """Of rows with one NaN, two, none, and one behind an infinity."""
+    """Rows with one NaN, two, none, and one after an infinity."""
     rows = [[1, np.nan, 3], [np.nan, -1, np.nan], [3, 1, 2], [np.inf, np.nan, -np.inf]]
     for dtype in ("float32", "float64"):
         x = gn.input((4, 3), dtype)

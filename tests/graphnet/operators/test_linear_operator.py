@@ -1,4 +1,4 @@
-"""Each operator, and its spectrum, is that of the dense matrix that finite differences and loops give."""
+"""Linear operators and their spectra match dense matrices from finite differences and loops."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_every_back_end_and_precision() -> None:
 
 
 def test_operator_uses_current_parameters_and_feed() -> None:
-    """The first product of a point computes the forward pass, the others do not, and nobody sees a difference."""
+    """Only the first product after a change computes the forward pass; results are the same."""
     for kind in KINDS:
         with case(kind):
             s = Subject()
@@ -259,7 +259,7 @@ A = symmetric(VALUES)
 
 
 def test_trace_is_within_its_standard_error() -> None:
-    """Of 40 seeds nearly all are within 2 standard errors, so these are neither too small nor too large."""
+    """Nearly all of 40 seeds are within 2 standard errors."""
     for method in ("hutch++", "hutchinson"):
         with case(method):
             found = [gn.trace(A, 60, method, seed) for seed in range(40)]
@@ -354,7 +354,7 @@ def test_spectral_density() -> None:
 
 
 def test_lanczos_vectors_are_orthogonal() -> None:
-    """Without that, a large eigenvalue comes back as several copies, and others are missing."""
+    """Otherwise, large eigenvalues would appear several times and others would be missing."""
     nodes, weights = _quadrature(A, np.random.default_rng(0).standard_normal(N), N)
     np.testing.assert_allclose(nodes, np.sort(VALUES), rtol=1e-8, atol=1e-8)
     assert weights.sum() == pytest.approx(1)

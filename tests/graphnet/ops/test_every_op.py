@@ -1,4 +1,4 @@
-"""Every op holds every law, and no op is left out."""
+"""Every op satisfies every law, and no op is missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def subclasses(kind: type[Op]) -> Iterator[type[Op]]:
 
 
 def test_every_op_has_a_case() -> None:
-    """And none is left out of its family's list, or hides among the leaves though it takes inputs."""
+    """Every op is also in the list of its family and not among the leaves if it has inputs."""
     ops = {op for op in subclasses(Op) if op.__module__.startswith("graphnet.ops")} - {gn.Rowwise}
     missing = {op for op in ops if not any(subclasses(op))} - set(all_ops())
     what = "its name; laws hold what is listed there"
@@ -182,7 +182,7 @@ def test_declared_op_properties_are_true(op: str) -> None:
 
 
 def test_op_has_a_formula_and_a_symbol() -> None:
-    """And equal settings make equal ops, but for the three that are equal to themselves alone."""
+    """Equal settings give equal ops, with three exceptions."""
     for op in all_ops():
         with case(op.__name__):
             assert {*"=:~"} & {*op.formula()}, op.formula()
@@ -215,7 +215,7 @@ class Wide(Cube):
 
 
 def test_failed_law_names_op_line_and_smallest_input() -> None:
-    """Shrunk from 2 x 2 and rounded."""
+    """The input is shrunk from 2 x 2 and rounded."""
     where = r"(?s)Cube: law 2.*y = x³.*\[\[1\.\]\]   float64\[1, 1\]"
     for op, message, laws in (
         (Cube(), where, None),

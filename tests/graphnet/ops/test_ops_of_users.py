@@ -1,4 +1,4 @@
-"""A new op is one class: passes, back ends, files and pictures take it as it is, and more so the more it says."""
+"""User-defined ops work with passes, back ends, files and pictures; optional declarations improve them."""
 
 from __future__ import annotations
 

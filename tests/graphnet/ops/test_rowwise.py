@@ -1,4 +1,4 @@
-"""Ops whose meaning is a loop: kernels of rows, which are native code, stored, divided, and held to their memory."""
+"""Row-wise ops: native kernels, storage, division among threads, and memory bounds."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ print(json.dumps([found, compiled, "numba" in sys.modules]))
 
 
 def test_numba_is_imported_only_for_kernels(tmp_path: Path) -> None:
-    """Nobody who builds, or differentiates; and nobody who compiles what was compiled before."""
+    """Building graphs, derivatives and cached programs do not import numba."""
     program = """
 import sys
 import numpy as np, graphnet as gn
@@ -412,7 +412,7 @@ def test_kernel_errors_name_the_line() -> None:
 
 
 def test_kernel_compile_and_run_errors_name_the_node(tmp_path: Path) -> None:
-    """Native code leaves no array, that of a file neither."""
+    """Failed native code returns no array, from files neither."""
     x, ones = gn.input((2, 3), "float64", name="x"), np.ones((2, 3))
     with pytest.raises(
         gn.BackendError, match=r"(?s)Doubled: .*must not return a value.*node made at .*test_row"

@@ -1,4 +1,4 @@
-"""Surrogates: what stands for a loss where its curvature is wanted, against dense matrices."""
+"""Surrogates of losses for curvature, against dense matrices."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def require(found: Array, weights: Any, more: Any = 0) -> None:
 
 
 def test_surrogate_changes_only_the_curvature() -> None:
-    """Value, gradient and Hessian are the loss's; G is Jᵀ H̃ J, and majorises: G without it is not even positive."""
+    """Value, gradient and Hessian are those of the loss; G is Jᵀ H̃ J and positive semi-definite."""
     W, z = net()
     plain, declared = mixture(z), gn.with_surrogate(mixture(z), majoriser, z)
     found = [gn.compile([gn.mean(c), *gn.gradient(gn.mean(c), W)], [])() for c in (declared, plain)]
@@ -83,7 +83,7 @@ def test_surrogate_changes_only_the_curvature() -> None:
 
 
 def test_functions_of_the_loss_use_the_loss_values() -> None:
-    """Choices, weights and functions of the loss's values are those of the loss, not of the surrogate's values."""
+    """Functions of the loss use its values, not those of the surrogate."""
     W, z = net()
     y = gn.with_surrogate(mixture(z), majoriser, [z])
     bound = float(np.median(VALUES)) + 1e-6
@@ -96,7 +96,7 @@ def test_functions_of_the_loss_use_the_loss_values() -> None:
 
 
 def test_surrogates_with_other_losses_and_custom_surrogates() -> None:
-    """Sums, with a penalty on the weights themselves; a loss that stands for itself, a log-likelihood, a metric."""
+    """Sums with a weight penalty; a loss as its own surrogate, a log-likelihood, a metric."""
     W, z = net()
     cost, symbols = gn.sum(gn.with_surrogate(mixture(z), majoriser, [z])), gn.softmax_cross_entropy(z, T)
     other = gn.sum(symbols) + 0.3 * gn.sum(gn.squared_error(W, 0))
@@ -112,7 +112,7 @@ def test_surrogates_with_other_losses_and_custom_surrogates() -> None:
 
 
 def test_surrogate_survives_rewriting() -> None:
-    """A surrogate is made of the nodes that its loss reads, not of those that it once read."""
+    """Surrogates are built from the current inputs of the loss."""
     x, W = gn.input(X.shape, "float64"), gn.parameter(WEIGHTS.copy(), name="W")
     z = gn.tanh(x @ W)
     cost = gn.sum(gn.with_surrogate(mixture(z), majoriser, [z]))

@@ -1,4 +1,4 @@
-"""The pass `cut`: long stacks are multiplied and summed chunk by chunk. When it applies; saved memory."""
+"""The pass `cut`: long stacks are multiplied and summed in chunks, with less memory."""
 
 from __future__ import annotations
 

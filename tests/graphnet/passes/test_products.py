@@ -1,4 +1,4 @@
-"""Passes for compiled back ends and for products: each changes only the right graphs."""
+"""Passes for compiled back ends and products change only the right graphs."""
 
 from __future__ import annotations
 

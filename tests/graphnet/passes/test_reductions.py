@@ -77,7 +77,7 @@ def test_fused_reductions_store_only_values_read_elsewhere() -> None:
 
 
 def test_groups_reduce_one_set_of_trailing_axes() -> None:
-    """The first axis is divided among cores; an inner axis is no row of the result."""
+    """The first axis is divided among cores, so it is not reduced within a loop."""
     for axis in (0, 1, (0, 1), (0, 2), (0, 1, 2)):
         with case(axis):
             assert not fused(both(lambda x: [gn.sum(gn.tanh(x), axis=axis)], numbers(6, 5, 4)))
@@ -93,7 +93,7 @@ def test_groups_reduce_one_set_of_trailing_axes() -> None:
 
 
 def test_nested_empty_and_transposed_reductions() -> None:
-    """Vectors then run along the axis that is kept, and stores with them. A place may be part of a larger array."""
+    """Vectorized over the axis that is kept; results may be part of a larger array."""
     both(lambda x: [gn.max(gn.sum(gn.exp(x), axis=2) * 2.0, axis=1)], numbers(6, 5, 40))
     both(lambda x: [gn.sum(gn.sum(gn.exp(x), axis=2), axis=1)], numbers(6, 5, 40))
     for shape in ((1, 0), (5, 0), (0, 5), (3, 0, 2), (3, 2, 0)):

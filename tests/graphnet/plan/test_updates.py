@@ -1,4 +1,4 @@
-"""Updates: arrays that a function changes in place, on every back end, against the graph's own values by NumPy."""
+"""Updates: functions change arrays in place on every back end; values match NumPy."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_invalid_arrays_for_updates_are_rejected() -> None:
 
 
 def test_arrays_that_share_memory() -> None:
-    """An array that is written must not share memory with another one; arrays that are only read may."""
+    """Written arrays must not share memory with others; arrays that are only read may."""
     x, y, z = (gn.input((3,), name=name) for name in "xyz")
     memory = np.ones(4, np.float32)
     for backend in ("numba", "numpy"):
@@ -226,7 +226,7 @@ def test_arrays_that_share_memory() -> None:
 
 
 def test_parameter_arrays_are_updated() -> None:
-    """Elements of w are read at other places than those that are written."""
+    """Elements of w are read and written at different positions."""
     for size in (6, 64, 5000):
         for backend in ("numba", "numpy"):
             with case(size, backend):

@@ -1,4 +1,4 @@
-"""Standalone C agrees with the NumPy back end for every op and kind of instruction, and compiles without a warning."""
+"""Standalone C matches the NumPy back end for every op and instruction, and compiles without warnings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_wrong_index_changes_no_output_and_outputs_may_be_inputs(tmp_path: Path)
 
 
 def test_exported_files_are_reproducible(tmp_path: Path) -> None:
-    """In processes that hash differently; no folder of this machine, and nothing but ASCII, is in them."""
+    """With different hash seeds; files contain no local paths and only ASCII."""
     module = "tests.graphnet.standalone_c.test_standalone"
     for seed in "12":
         (tmp_path / seed).mkdir()

@@ -1,4 +1,4 @@
-"""Files that others read or write at the same time: locks, and whole contents, as private or as public as before."""
+"""Files with concurrent readers and writers: locks, atomic writes, and permissions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def require_locks(path: Path, other: Path) -> None:
 
 
 def test_locks_end_with_their_process(tmp_path: Path) -> None:
-    """Of a file, that a link leads to, of a folder, and of what is not there."""
+    """Locks of a file behind a link, of a folder, and of a missing file."""
     path, other = tmp_path / "what", tmp_path / "link"
     path.write_text("x", encoding="utf-8")
     other.symlink_to(path)
@@ -63,7 +63,7 @@ def test_locks_end_with_their_process(tmp_path: Path) -> None:
 def test_lock_removed_while_waiting_is_acquired_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between opening and locking, its owner ended and removed it: locking what is gone would keep nobody out."""
+    """The owner ends and removes the lock file between opening and locking."""
     lock_file, removed = files.lock_file, []
 
     def owner_ends(descriptor: int) -> None:
@@ -79,7 +79,7 @@ def test_lock_removed_while_waiting_is_acquired_again(
 
 
 def test_lock_file_is_recreated_if_removed(tmp_path: Path) -> None:
-    """And is not taken from who has it since: neither by holding it again nor by giving it back."""
+    """The lock is not taken from a new owner, neither by holding nor by releasing it."""
     path, file = tmp_path / "x", tmp_path / ".x.lock"
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(files.locked(path))
@@ -98,7 +98,7 @@ def test_lock_file_is_recreated_if_removed(tmp_path: Path) -> None:
 
 
 def test_planted_links_are_not_followed(tmp_path: Path) -> None:
-    """In a folder that others may write to, the lock's name could lead anywhere."""
+    """In folders writable by others, the lock file could be a link to any file."""
     (tmp_path / ".x.lock").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match=r"\.x\.lock"), files.locked(tmp_path / "x"):
         pass
@@ -108,7 +108,7 @@ def test_planted_links_are_not_followed(tmp_path: Path) -> None:
 def test_writers_with_equal_process_ids_use_different_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processes of two containers may have the same: what one is writing must not be the other's."""
+    """Processes of two containers may have the same id."""
     fsync, path = os.fsync, tmp_path / "x"
 
     def meanwhile(descriptor: int) -> None:
@@ -123,7 +123,7 @@ def test_writers_with_equal_process_ids_use_different_files(
 
 
 def test_old_partial_files_are_removed_on_the_next_write(tmp_path: Path) -> None:
-    """After a day: no lock tells whether somebody writes still. What belongs to other files, or to the user, stays."""
+    """Partial files are removed after a day; other files are kept."""
     path, day = tmp_path / "a[1].svg", 86_400
     write_whole(path, b"first")
     now = path.stat().st_mtime
@@ -158,9 +158,7 @@ def test_permissions_are_preserved(tmp_path: Path) -> None:
 
 
 @posix
-def test_private_files_are_private_during_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_files_are_private_during_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen, real = tmp_path / "a", [], os.open
     path.write_bytes(b"before")
     path.chmod(0o600)
@@ -195,7 +193,7 @@ def test_owner_is_preserved(tmp_path: Path) -> None:
 
 
 def test_a_lock_on_windows_waits_until_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There LK_LOCK raises EDEADLOCK after ten seconds."""
+    """On Windows, LK_LOCK raises EDEADLOCK after ten seconds."""
     tries = [OSError(errno.EDEADLOCK, "Resource deadlock avoided")] * 2
 
     def locking(descriptor: int, how: int, count: int) -> None:

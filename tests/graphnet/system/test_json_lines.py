@@ -1,4 +1,4 @@
-"""Rows as lines of JSON, whatever stopped the one who wrote; and JSON that would take more memory than any of ours."""
+"""JSON lines files with truncated rows and concurrent writers, and oversized JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def written(path: Path) -> bytes:
 
 
 def test_truncated_rows_are_ignored_and_removed(tmp_path: Path) -> None:
-    """At every byte: readers leave it out, and the next writer cuts it off; one that lacks its end only is kept."""
+    """Rows truncated at any byte: readers ignore them, and the next writer removes them."""
     whole = written(tmp_path / "whole")
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
     path = tmp_path / "torn"
@@ -80,7 +80,7 @@ def test_other_damage_raises_errors_with_the_line(tmp_path: Path) -> None:
 
 
 def test_tail_returns_new_rows(tmp_path: Path) -> None:
-    """Row by row; all anew where the file was cut, even if it has grown past its old end since."""
+    """Rows are returned one by one, and all rows again if the file was truncated."""
     path = tmp_path / "rows"
     tail = Tail(path, Refused)
     assert list(tail.rows(b"a")) == []

@@ -1,4 +1,4 @@
-"""Requests for too much memory are refused before allocation; devices are neither read nor replaced."""
+"""Requests for too much memory are rejected before allocation; devices are neither read nor replaced."""
 
 from __future__ import annotations
 

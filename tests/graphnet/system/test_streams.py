@@ -1,4 +1,4 @@
-"""Programs survive any character and closed streams, and escape control characters in a terminal."""
+"""Programs accept any character and closed streams, and escape control characters in terminals."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ OWNED = "\x1b]0;owned\x07\x9b2J\u202e"
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
 def test_control_characters_are_escaped_in_terminals_only(tmp_path: Path) -> None:
-    """The model writes control characters that a terminal would execute."""
+    """The model writes control characters, which terminals would execute."""
     (tmp_path / "odd.txt").write_text(f"{OWNED}\t\n" * 100, encoding="utf-8")
     train = ["train", "odd.txt", *SMALL, "--sample", "200", "--no-live", "--out", "run"]
     sample = ["sample", "run/model.safetensors", "--length", "200", "--warm-up", OWNED]

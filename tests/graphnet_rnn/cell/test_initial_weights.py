@@ -1,4 +1,4 @@
-"""Initial weights follow their sources: distributions within five standard errors, the rest exactly."""
+"""Initial weights match their sources: distributions within five standard errors, constants exactly."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_hyper_lstm_starts_with_scales_of_a_tenth() -> None:
 
 
 def test_hyper_initially_scales_weights_by_nearly_1() -> None:
-    """Every weight is scaled by nearly 1, and never by exactly that: else the small net would learn nothing."""
+    """Weights are scaled by nearly, but not exactly, 1, so that the small network can learn."""
     for rank in [None, 1, 3]:
         with case(rank):
             w = weights(cells.Hyper(rnn.Elman(12), rnn.Elman(8), rank=rank))

@@ -1,4 +1,4 @@
-"""Mistakes in a cell of one's own: each is an error that names the user's line, what was found, the remedy.
+"""Mistakes in user-defined cells raise errors with the user's line, the cause and the remedy.
 
 Each row is written into a real file my_cells.py. The lines that the message must name end in `# here`.
 """

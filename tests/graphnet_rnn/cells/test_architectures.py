@@ -1,4 +1,4 @@
-"""Every architecture learns; what networks add does what it says; as many parameters as the sources report."""
+"""Architectures learn, network options work, and parameter counts match the sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SYMBOLS = 3
 
 @pytest.mark.parametrize("name", some_quick(rnn.cells.ALL, (*DIFFERENT, "EchoState")))
 def test_every_architecture_learns(name: str) -> None:
-    """To give back the symbol read one step before (the same symbol, without states), on sequences it has not seen."""
+    """Learns to repeat the previous symbol (without states, the current one) on new sequences."""
     network = rnn.Network([rnn.cells.ALL[name]().resized(16)], SYMBOLS, SYMBOLS, seed=1)
     u = network.unroll(8, 32, initial="zero", unscored=1)
     x = np.random.default_rng(0).integers(0, SYMBOLS, (2, 8, 32))
@@ -81,7 +81,7 @@ def masks_of(network: rnn.Network, time: int = 6, training: bool = True) -> list
 
 
 def test_recurrent_dropout_applies_to_every_state_or_is_rejected() -> None:
-    """One mask a step for each state that enters products: h of an LSTM, whose c enters none."""
+    """One mask per step for each state in products: h of an LSTM, but not c."""
     lstm = rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5)
     assert len(masks_of(lstm)) == 6
     assert len(masks_of(rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5, variational=True))) == 1
@@ -190,7 +190,7 @@ def test_fit_output_with_skip_connections_and_any_cell() -> None:
 
 
 def test_run_matches_the_unrolled_network() -> None:
-    """Over the edges of the pieces of 100 steps that `run` compiles."""
+    """Across boundaries of the pieces of 100 steps that `run` compiles."""
     for reads, time in [("symbols", 1), ("vectors", 100), ("symbols", 101), ("vectors", 230)]:
         with case(reads, time):
             settings = {"reads": reads, "dtype": "float64", "initial_state": "learned"}
@@ -256,7 +256,7 @@ def test_widths_that_follow_from_the_input_pass_wrappers() -> None:
 
 
 def test_random_graph_is_reproducible() -> None:
-    """A stored model makes the same graph again."""
+    """Stored models must create the same graph again."""
     cell = rnn.GLNN(6, edges=3, graph_seed=5)
     assert cell.sources.tolist() == [0, 1, 2, 5, 1, 3, 4, 5, 1, 2, 3, 0, 2, 3, 4, 0, 4, 5]
     assert cell.targets.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5]
@@ -339,7 +339,7 @@ def parameters(*layers: rnn.Cell, symbols: int, **settings: bool) -> int:
 
 
 def test_krause_table_4_5() -> None:
-    """To the last one, with 70 symbols and no output bias.
+    """Exact counts, with 70 symbols and no output bias.
 
     Krause gives neither the symbols (70 follows from the RNN: 2 · 400 s + 400² + 400 = 216,400) nor the units of LSTM
     and mLSTM, which follow from 4 n² + 5 · 70 n = 220,350 and 5 n² + 6 · 70 n = 215,900.
@@ -419,7 +419,7 @@ def test_suarez_table_1_with_inconsistent_numbers() -> None:
 
 @pytest.mark.slow
 def test_attention_around_a_cell_that_keeps_its_inputs() -> None:
-    """Those that it reads: the input and the context."""
+    """The attention layer reads the input and the context."""
     cell = rnn.Attention(rnn.NARX(3), 2, 4)
     rnn.testing.check_cell(cell)
     network = rnn.Network([cell], 3, 2, "squared")

@@ -1,4 +1,4 @@
-"""Equations: text and class are the same cell; a text that cannot be read is refused, with the equation."""
+"""Equations: cells from text match the classes, and invalid texts raise errors with the equation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def step_of(cell: rnn.Cell, weights: dict[str, np.ndarray] | None = None) -> dic
 
 @pytest.mark.parametrize("cell", ["Elman", "LSTM", "GRU", "GRUResetAfter", "MRNN", "Equations"])
 def test_formulas_match_the_cells(cell: str) -> None:
-    """The first line of the docstring, as text, computes what the class computes."""
+    """The first line of the docstring, as text, matches the class."""
     kind = rnn.cells.ALL[cell]
     found, expected = step_of(rnn.Equations(4, (kind.__doc__ or "").splitlines()[0])), step_of(kind(4))
     assert found.pop("weights") == expected.pop("weights")
@@ -149,7 +149,7 @@ def test_invalid_equations_are_rejected() -> None:
 
 
 def test_products_of_states_with_signs_and_factors() -> None:
-    """Dropout and hypernetworks change the products of states by their weights' names."""
+    """Dropout and hypernetworks find products of states by weight names."""
     for text in ("h' = tanh(-h W_hh + x W_xh)", "h' = tanh(x W_xh + 2 h W_hh)"):
         with case(text):
             hyper = rnn.Hyper(rnn.Equations(4, text), rnn.Elman(3)).bind(3)

@@ -1,4 +1,4 @@
-"""Law 11: an unrolled network = a plain loop written by hand in NumPy (oracles.py), and what follows from it."""
+"""Law 11: unrolled networks match hand-written NumPy loops (oracles.py)."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_unrolled_network_matches_a_plain_loop() -> None:
 
 @every_cell
 def test_every_cell_matches_a_plain_loop(cell: str) -> None:
-    """Each setting of a network twice or more, in few combinations."""
+    """Few combinations cover each network setting at least twice."""
     check_case(make_case(cell, 1, batch=1, time=1))
     check_case(make_case(cell, 1, loss="squared", reads="vectors", unscored=4))
     check_case(make_case(cell, 2, time=1, loss="sigmoid", skip=True, reads="vectors"))
@@ -199,7 +199,7 @@ def test_every_cell_matches_a_plain_loop(cell: str) -> None:
 
 
 def test_layers_of_different_cells() -> None:
-    """States are handed on layer by layer, state by state, though the layers have different counts."""
+    """States are passed layer by layer, although layers have different numbers of states."""
     for skip in [False, True]:
         with named(skip):
             check_case(make_case(("LSTMKrause", "Elman", "LSTMPeephole"), skip=skip, unscored=4))
@@ -286,7 +286,7 @@ DROP = 0.4
 
 
 def test_dropout_masks_are_independent_and_fixed_until_redrawn() -> None:
-    """Of three layers that only pass on what they read, h^l = tanh(h^{l−1} ⊙ mask), and are never 0 themselves."""
+    """Three layers copy their inputs, h^l = tanh(h^{l−1} ⊙ mask), and are never 0 themselves."""
     units, time, batch = 25, 10, 40
     net = rnn.Network([rnn.Elman(units)] * 3, SYMBOLS, OUTPUTS, dropout=DROP, dtype="float64", seed=3)
     rng = np.random.default_rng(4)

@@ -1,4 +1,4 @@
-"""Sequences: of files what stands there, cut as it is said; cases of several lengths beside each other."""
+"""Sequences from files: reading, folds, and cases of different lengths."""
 
 from __future__ import annotations
 
@@ -120,9 +120,7 @@ def test_tables_with_semicolons_and_tabs(tmp_path: Path) -> None:
         read_sequences(path, Choice((), ("y",)))
 
 
-def test_parquet_tables_beyond_memory_are_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_tables_beyond_memory_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_table(tmp_path / "t.parquet", {"u": np.zeros(1 << 22), "y": np.zeros(1 << 22)})
     assert path.stat().st_size < 1 << 16
     monkeypatch.setattr("graphnet.system.memory.available_memory", lambda: 1 << 24)
@@ -182,7 +180,7 @@ def series_of(kind: str, folder: Path) -> Path:
 
 
 def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path) -> None:
-    """No step that is learned from is nearer than the gap to one that validates."""
+    """No training step is within the gap of a validation step."""
     for gap, kind in itertools.product((0, 1, 4, 9), ("csv", "npz", "mid")):
         with case(gap, kind):
             path = series_of(kind, tmp_path)
@@ -270,7 +268,7 @@ def test_lists_of_cases_are_stacked() -> None:
 
 
 def test_targets_may_belong_to_cases_or_be_labels() -> None:
-    """Of cases also where they happen to be as long as inputs."""
+    """Targets may belong to cases even if they have as many rows as the inputs."""
     whole = Sequences.of(LISTS, [2, 0, 1])
     assert not whole.by_step
     np.testing.assert_array_equal(whole.chosen([2, 0]).targets, [1, 2])
@@ -377,7 +375,7 @@ def test_invalid_arguments_are_rejected() -> None:
 
 
 def test_parquet_nulls_are_missing_values(tmp_path: Path) -> None:
-    """Arrow's array of such a column has the last entry in its place."""
+    """Arrow's array of such a column has the last entry instead of the null."""
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path, numbers = tmp_path / "a.parquet", [1.0, 2, 3, 4]
     for columns, choice, message in (

@@ -1,4 +1,4 @@
-"""Files from users: valid ones are read completely, invalid ones are refused with the place of the error."""
+"""User files: valid files are read completely, invalid ones raise errors with the position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of files: what is read is what stands there, and damaged or hostile files take one sentence and no memory."""
+"""Images from files; damaged or hostile files give one-line errors and use little memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def put(path: Path, content: bytes) -> Path:
 
 
 def test_idx(tmp_path: Path) -> None:
-    """Bytes are shares of 255; other numbers are as they are."""
+    """Bytes are divided by 255; other numbers are unchanged."""
     for name in ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "t.idx"):
         with case(name):
             content = idx(BYTES)

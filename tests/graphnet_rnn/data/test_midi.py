@@ -1,4 +1,4 @@
-"""MIDI files from users: several tracks, keys that are not released, changes of tempo, SMPTE ticks."""
+"""MIDI files: several tracks, unreleased keys, tempo changes, SMPTE ticks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_tempo_changes_apply_to_all_tracks(tmp_path: Path) -> None:
 
 
 def test_smpte_ticks(tmp_path: Path) -> None:
-    """25 frames a second of 40 ticks: a tick is a millisecond."""
+    """25 frames per second with 40 ticks each: a tick is a millisecond."""
     for division, frames in ((0xE728, 10), (0xE350, 4)):  # -25 and 40; -29 (29.97) and 80
         with case(hex(division)):
             rolled(tmp_path / "a.mid", [on(60, 0), off(60, 500), on(60, 500), off(60, 1)])
@@ -73,7 +73,7 @@ def test_smpte_ticks(tmp_path: Path) -> None:
 
 
 def test_frame_times_accumulate_no_error(tmp_path: Path) -> None:
-    """A frame of 1/60 s is no whole number of microseconds."""
+    """A frame of 1/60 s is not an integer number of microseconds."""
     for rate in (0.06, 12, 29.97, 30, 60, 441, 1e6):
         with case(rate):
             roll = np.zeros((min(8_000, int(30_000 * rate)), 88), np.float32)

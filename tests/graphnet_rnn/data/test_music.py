@@ -1,4 +1,4 @@
-"""Piano rolls: MIDI and back, collections of MATLAB, and the accuracy of frames."""
+"""Piano rolls: MIDI round trips, MATLAB collections, and frame accuracy."""
 
 from __future__ import annotations
 

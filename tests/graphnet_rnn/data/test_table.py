@@ -1,4 +1,4 @@
-"""Tables of dates, categories and empty cells: what a network reads, predicts and is compared with, by plain loops."""
+"""Tables with dates, categories and empty cells: inputs, targets and predictions against plain loops."""
 
 from __future__ import annotations
 
@@ -406,7 +406,7 @@ def test_held_out_segments_are_the_last_in_any_row_order() -> None:
 
 
 def test_no_training_target_is_in_a_row_of_validation() -> None:
-    """For each case the last rows; targets of both parts are those of their own rows."""
+    """Validation uses the last rows of each case; targets of both parts are their own rows."""
     rows = {"who": ["a"] * 30 + ["b"] * 20, "y": np.arange(50.0)}
     for horizon, pieces in ((1, None), (4, None), (4, 7)):
         choice = Choice(targets="y", case="who", horizon=horizon, pieces=pieces)
@@ -588,7 +588,7 @@ def test_commas_separate_names() -> None:
 
 
 def test_training_and_validation_may_differ_in_time_steps() -> None:
-    """Without pieces: the losses are the means of each part alone."""
+    """Without pieces, each loss is the mean over its part."""
     t = np.arange(40.0)
     train, valid = Table({"t": t, "y": t % 3}, Choice(inputs="t", targets="y")).split(0.25)
     assert [part.inputs.shape for part in (train, valid)] == [(30, 1, 1), (10, 1, 1)]
@@ -614,7 +614,7 @@ def test_integers_beside_nulls_are_exact(tmp_path: Path) -> None:
 
 
 def test_times_are_exact() -> None:
-    """Whole numbers have more digits than float64 holds; dates are whole microseconds."""
+    """Integers have more digits than float64; dates are in microseconds."""
     start = 1_700_000_000_000_000_123
     choice = Choice(targets="y", time="t", horizon=2)
     for times in (np.arange(4) * 100 + start, [str(start + 100 * k) for k in range(4)]):

@@ -1,4 +1,4 @@
-"""The arm against its Lagrangian, the closed loop against plain NumPy, derivatives against finite differences."""
+"""The arm, the closed loop and derivatives against the Lagrangian, NumPy and finite differences."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_noise_is_held_until_redrawn_and_grows_with_the_command() -> None:
 
 
 def test_plant_noise_is_added_to_the_states() -> None:
-    """x_{t+1} = f(x_t, ...) + ξᶠ_t: each number of the state has its σ, beside the noise of commands."""
+    """x_{t+1} = f(x_t, ...) + ξᶠ_t: each state has its σ, in addition to command noise."""
     deviations = (0.01, 0.02, 0.0, 0.3)
     for noise in [0.0, 0.3]:
         with case(noise):
@@ -223,7 +223,7 @@ def test_plant_noise_is_added_to_the_states() -> None:
 
 
 def test_structure_has_the_controllers_hidden_units() -> None:
-    """Each unit of each step once; torques are none, even where they are the tanh of something."""
+    """Each unit of each step appears once; torques do not, even with a tanh."""
     loop = ClosedLoop(small(output="tanh"), Arm(), time=6, batch=2, delay=1)
     assert len(loop.structure) == 2 * 6
     assert all(h.inputs[0] is a and a.shape == (2, 5) for a, h in loop.structure)
@@ -258,7 +258,7 @@ def test_costs_and_their_gradients() -> None:
 
 
 def test_gauss_newton_matrix() -> None:
-    """Dense G = Jᵀ J, J the Jacobian by finite differences of what is squared; positive semi-definite."""
+    """Dense G = Jᵀ J, with J by finite differences of the squared terms; positive semi-definite."""
     for make in TASKS.values():
         with case(make):
             task = make()

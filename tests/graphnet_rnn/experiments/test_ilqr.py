@@ -1,4 +1,4 @@
-"""iLQR against one dense system, against SciPy on a pendulum, and as the least that control tasks cost."""
+"""iLQR against a dense system and SciPy on a pendulum, and as a lower bound of control tasks."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_gains_match_the_riccati_equation(linear: tuple[Linear, Array, Array, Pl
 def test_value_function_and_gains_are_optimal_for_other_starts(
     linear: tuple[Linear, Array, Array, Plan],
 ) -> None:
-    """Of a linear plant V is exact: from another start it is the least cost, and K gives the commands."""
+    """For linear plants V is exact: it is the minimal cost from other starts, and K gives the commands."""
     plant, x0, c, plan = linear
     move = RNG(4).standard_normal((BATCH, N))
     other = plant.solver().plan(x0 + move, np.zeros((TIME, BATCH, M)), c)
@@ -147,7 +147,7 @@ def swing_cost(u: Array, x0: Array) -> float:
 
 
 def test_pendulum_matches_scipy() -> None:
-    """From iLQR's commands SciPy finds nothing better, and from the first guess it finds none that cost less."""
+    """SciPy cannot improve iLQR's commands, and finds no lower cost from the first guess."""
     starts = np.array([[0.1, 0.0], [-0.4, 0.5]])
     guess = 0.3 * np.ones((20, 2, 1))
     plan = swing(tolerance=1e-12).plan(starts, guess)
@@ -164,7 +164,7 @@ def test_pendulum_matches_scipy() -> None:
 
 
 def test_costs_never_rise_and_movements_are_independent() -> None:
-    """Each movement is planned as if it were alone."""
+    """Movements are planned independently."""
     starts, guess = np.array([[0.1, 0.0], [-0.4, 0.5], [3.0, -1.0]]), 0.3 * np.ones((20, 3, 1))
     both = swing().plan(starts, guess)
     assert all(b <= a for a, b in zip(both.costs, both.costs[1:], strict=False))
@@ -185,7 +185,7 @@ TASKS: dict[str, Callable[[], ControlTask]] = {
 
 
 def test_optimum_has_the_cost_of_the_task() -> None:
-    """The task's own cost of the planned movements, and a step to any side that costs more."""
+    """The task's cost of the planned movements; steps in any direction raise it."""
     for make in TASKS.values():
         with case(make):
             task = make()

@@ -1,4 +1,4 @@
-"""The predictors of the benchmark of regret against what they are by definition, on short texts."""
+"""Predictors of the regret benchmark match their definitions on short texts."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_training_and_validation_texts_have_one_distribution(task: str) -> None:
 
 @pytest.mark.parametrize("method", baselines.METHODS)
 def test_predictor_run_has_low_regret(method: str) -> None:
-    """On lines of the alphabet, whose regret is then far below that of guessing."""
+    """On lines of the alphabet, with a regret far below guessing."""
     job = PredictorJob("alphabet", 30, method, 3, seed=0, iterations=5)
     row = run(job)
     assert job.key == tuple(row[name] for name in job.KEY)
@@ -176,7 +176,7 @@ def test_predictor_run_has_low_regret(method: str) -> None:
 
 
 def test_hidden_markov_models_are_evaluated_at_the_best_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And by what was found before a state was lost."""
+    """Includes results before a state was lost."""
     row = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=8))
     short = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=row["best_step"]))
     assert row["steps"] == 8
@@ -205,7 +205,7 @@ def test_table_has_the_best_setting_over_all_seeds() -> None:
 
 
 def test_network_run_respects_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by a second a step. A row has all that names the run, and the least of its curve."""
+    """The clock advances by one second per step. Rows have the run's key and the minimum of its curve."""
     monkeypatch.setattr(nets, "PIECE", 20)
     for net, method in (("GLNN", "RUOP"), ("LSTM", "Adam")):
         with case(net, method):
@@ -220,7 +220,7 @@ def test_network_run_respects_its_time_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_net_is_created_and_glnn_predicts_frequencies_first() -> None:
-    """Eq. 30: before the first step of GLNN each symbol is predicted by how often it came."""
+    """Eq. 30: before the first step, GLNN predicts the frequency of each symbol."""
     problem = DrawnTexts.of("anbn", 0, 2)
     train, valid = problem.symbols
     nu = np.bincount(train, minlength=len(problem.vocabulary)) + 1.0

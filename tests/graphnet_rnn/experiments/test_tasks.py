@@ -1,4 +1,4 @@
-"""The synthetic problems against programs that solve them by hand; the bits of texts against enumeration."""
+"""Synthetic tasks against programs that solve them; bits of texts against enumeration."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_initial_weights() -> None:
 
 @by_task
 def test_cost_is_summed_over_time(name: str) -> None:
-    """Against the loss of each step from plain NumPy, for the scored steps and for a choice of the last ones."""
+    """Against the loss of each step in NumPy, for scored steps and for the last steps."""
     task, count = TASKS[name](11), 6
     network = elman(task, units=5)
     x, t = task.batch(RNG(0), count)
@@ -291,7 +291,7 @@ def test_defaults_of_fresh_sequences() -> None:
 
 
 def test_alphabet() -> None:
-    """Its grammar and probabilities; certain are the first letter, what follows an insertion, opens and closes."""
+    """Grammar and probabilities; the first letter and symbols after insertions, opens and closes are certain."""
     drawn = alphabet(RNG(0), 400)
     inside = "".join(rf"{digit}(\[[A-Z]{{9}}\])?" for digit in string.digits)
     grammar = "".join(rf"{letter}(\({inside}\))?" for letter in string.ascii_lowercase)
@@ -402,7 +402,7 @@ def test_anbn() -> None:
 
 
 def test_texts_follow_their_distribution() -> None:
-    """χ² of how often each piece came, of all that are possible: so many lines of every so many."""
+    """χ² test of the frequencies of all possible pieces."""
     for name, make in TEXTS.items():
         with case(name):
             one, same, other = (make(RNG(seed), 20) for seed in (1, 1, 2))

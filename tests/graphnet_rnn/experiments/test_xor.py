@@ -1,4 +1,4 @@
-"""The benchmark of distant XOR: its lines in parallel, what it learns, and runs that were interrupted."""
+"""The benchmark of distant XOR: parallel lines, training, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_interrupted_run_resumes_to_the_same_curve(tmp_path: Path) -> None:
 
 
 def test_run_stops_when_the_task_is_learned(tmp_path: Path) -> None:
-    """Two bits: the marks are always at the same places."""
+    """With two bits, the marks are always at the same positions."""
     easy = replace(job(tmp_path, 400), length=3, lines=200)
     row = xor.run(easy)
     assert row["error"] < xor.SOLVED

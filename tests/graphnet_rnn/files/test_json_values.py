@@ -1,4 +1,4 @@
-"""Values written to files are read back unchanged, or refused with a clear error."""
+"""Values written to files are read back unchanged, or rejected with a clear error."""
 
 from __future__ import annotations
 

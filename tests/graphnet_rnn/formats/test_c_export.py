@@ -1,4 +1,4 @@
-"""Every cell, and one that nobody has written before, computes in C what it computes here."""
+"""Every cell, and a new one, gives the same results in C."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, "projected"])
 def test_directions_and_projections_match_torch(torch: Any, kind: str) -> None:
-    """Conversion from torch and back gives the same tensors; learned states are laid out as h_0 and c_0."""
+    """Conversion from torch and back keeps the tensors; learned states correspond to h_0 and c_0."""
     how, name = ({"proj_size": 3}, "LSTM") if kind == "projected" else ({}, kind)
     for layers, directions, learned in itertools.product((1, 2), (1, 2) if how else (2,), (False, True)):
         with case(layers, directions, learned):

@@ -1,4 +1,4 @@
-"""Model files: exact round trips, and every kind of damage refused in a sentence."""
+"""Model files: exact round trips, and one-line errors for every kind of damage."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def same(a: rnn.Network, b: rnn.Network) -> bool:
 
 
 def test_saved_models_round_trip_and_other_tools_read_them(tmp_path: Path) -> None:
-    """Settings, vocabulary, notes, special numbers; in folders that are made. (Every cell: check_cell.)"""
+    """Settings, vocabulary, notes, special numbers; folders are created. (Every cell: check_cell.)"""
     other = {"dropout": 0.25, "initial_state": "learned", "seed": 7, "skip": True, "dtype": "float64"}
     for how in ({}, other):
         with case(how):
@@ -180,7 +180,7 @@ def refused(path: Path) -> bool:
 
 
 def test_every_bit_flip_is_rejected(model: Path, tmp_path: Path) -> None:
-    """Nearly all bit flips are refused; any other one must be harmless."""
+    """Nearly all bit flips are rejected; others must be harmless."""
     content = model.read_bytes()
     generator = np.random.default_rng(0)
     header = 8 + int.from_bytes(content[:8], "little")

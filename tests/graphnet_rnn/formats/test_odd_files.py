@@ -1,4 +1,4 @@
-"""Any file gives at most a one-sentence error and takes little memory, with a valid checksum or not."""
+"""Any file gives at most a one-line error and uses little memory, with a valid checksum or not."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_too_long_descriptions_are_not_written(tmp_path: Path) -> None:
 def test_resuming_with_odd_arguments_gives_one_line_errors(
     seed: int, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Arguments stored in a checkpoint are used, or refused with an error on one line."""
+    """Arguments stored in a checkpoint are used, or rejected with a one-line error."""
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     arguments = ["--units", "3", "--epochs", "1", "--sample", "0", "--time", "5", "--batch", "4", "--out"]
     assert main(["train", "--quiet", str(tmp_path / "text"), *arguments, str(tmp_path / "run")]) == 0

@@ -1,4 +1,4 @@
-"""A network inside PyTorch or JAX has the outputs and gradients that it has here."""
+"""Networks inside PyTorch or JAX have the same outputs and gradients as in graphnet."""
 
 from __future__ import annotations
 
@@ -339,7 +339,9 @@ def test_invalid_arguments_are_rejected(jax: Any) -> None:
 
 
 @pytest.mark.parametrize(("package", "who"), [("torch", "torch_module"), ("jax", "jax_function")])
-def test_missing_packages_give_one_line_errors(package: str, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_give_one_line_errors(
+    package: str, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find = importlib.util.find_spec
     but_it = lambda name, *rest: None if name == package else find(name, *rest)
     monkeypatch.setattr(importlib.util, "find_spec", but_it)

@@ -114,7 +114,7 @@ def test_gaussian_visibles_are_the_mixture_of_equation_2_33() -> None:
 
 
 def test_annealed_estimate_matches_enumeration() -> None:
-    """Within a hundredth of a nat, by 2,000 chains for each RBM; and of units that do not meet it is exact."""
+    """Within 0.01 nats with 2,000 chains for each RBM; exact for unconnected units."""
     for kind, visibles in itertools.product(["RBM", "RTRBM"], ["binary", "gaussian"]):
         with case(kind, visibles):
             model = getattr(rnn.energy, kind)(4, 3, visibles=visibles, dtype="float64")
@@ -218,7 +218,7 @@ def node_divergence(model: EnergyModel, v: Array, v_k: Array) -> dict[str, Array
 
 
 def test_rtrbm_gradient_includes_earlier_time_steps() -> None:
-    """Of the mean divergence, for given ends of the chains, by differences: through all earlier r (3.23-3.25)."""
+    """Against differences of the mean divergence for given ends of the chains, through all earlier r (3.23-3.25)."""
     model = temporal(hidden=5)
     v, v_k = bits(6, 3, 3, seed=1).astype(float), bits(6, 3, 3, seed=2).astype(float)
     a, b = (gn.input(v.shape, "float64") for _ in range(2))
@@ -413,7 +413,7 @@ def trained_rtrbm() -> RTRBM:
 
 
 def test_chains_of_stacked_frames_match_chains_of_rows() -> None:
-    """As one matrix, whatever the axes, also where each chain of a frame has its biases; the data stay."""
+    """For any axes, also if each chain has its own biases; the data are unchanged."""
     model = temporal(kind=TRBM)
     v = bits(3, 2, model.visible)
     (b_v, b_h), W = model.biases(v), model.values["W"]
@@ -434,7 +434,7 @@ def test_chains_of_stacked_frames_match_chains_of_rows() -> None:
 
 
 def test_rtrbm_predicts_a_shifting_bar(trained_rtrbm: RTRBM) -> None:
-    """The direction is not in one frame: it must be carried in r."""
+    """The direction is not visible in one frame, so r must carry it."""
     v = shifting_bar(12, 50, seed=1)
 
     def error(model: Any) -> float:
@@ -466,7 +466,7 @@ def test_trbm_learns_from_one_frame_and_its_past() -> None:
 
 
 def test_stack_with_flipped_copy_matches_the_first_model() -> None:
-    """2.7.1: started so, the augmented model is the first one."""
+    """2.7.1: with these weights, the augmented model equals the first one."""
     model = rbm(2, 3)
     drawn = Stack([model, model.flipped()]).sample(20_000, gibbs_steps=30)
     found = np.bincount((2 * drawn[:, 0] + drawn[:, 1]).astype(int), minlength=4) / 20_000
@@ -517,7 +517,7 @@ def test_stack_of_sequences(trained_rtrbm: RTRBM) -> None:
 
 
 def test_stack_passes_the_warm_up_to_the_lower_model() -> None:
-    """The lower layer repeats the frame before, whatever the hidden states are."""
+    """The lower layer repeats the previous frame, for any hidden states."""
     lower, upper = TRBM(3, 4, connections=["VV"], dtype="float64"), TRBM(4, 2, dtype="float64")
     lower.values["A_1"][...], lower.values["b_v"][...] = 60 * np.eye(3), -30
     warm_up = bits(2, 50, 3, seed=1)
@@ -582,7 +582,7 @@ def test_nan_parameters_raise_an_error() -> None:
 
 
 def test_values_between_0_and_1_count_as_probabilities() -> None:
-    """The energy at a mean is what learning uses for grey pixels, and for activities of an RTRBM."""
+    """Learning uses the energy at the mean for grey pixels, and for activities of an RTRBM."""
     model, grey = rbm(), np.random.default_rng(0).random((3, 4))
     p = model.values
     expected = -grey @ p["b_v"] - np.log1p(np.exp(grey @ p["W"] + p["b_h"])).sum(1)

@@ -1,4 +1,4 @@
-"""Models as files: exact round trips; invalid files are refused in a sentence without taking memory."""
+"""Models as files: exact round trips; invalid files give one-line errors and use little memory."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_prediction_is_a_quotient_of_likelihoods() -> None:
 
 
 def test_a_long_text_does_not_underflow() -> None:
-    """10,000 symbols; a plain product of probabilities would be 0 after 400. The oracle adds in the log domain."""
+    """10,000 symbols; a plain product would underflow after 400. The oracle adds logarithms."""
     hmm, x = model(piece=128), text(10_000)
     log_a = np.log(hmm.pi) + np.log(hmm.B[:, x[0]])
     for symbol in x[1:]:
@@ -142,7 +142,7 @@ def test_equals_the_linear_gated_network() -> None:
 
 
 def test_counts_match_forward_backward() -> None:
-    """Also where moves are forbidden; and those are means over paths."""
+    """Includes forbidden transitions; counts are means over paths."""
     free, sparse = model().A, [[0.0, 0.4, 0.6], [0.3, 0.7, 0.0], [0.5, 0.0, 0.5]]
     for piece, A in itertools.product([1, 4, 128], [free, sparse]):
         with case(piece, A):
@@ -160,7 +160,7 @@ def test_counts_match_forward_backward() -> None:
 
 
 def test_counts_are_not_negative_for_decaying_states() -> None:
-    """Runs of a thousand symbols, over a sparse graph. What is negative becomes a table, and that gives NaN."""
+    """Runs of a thousand symbols over a sparse graph; negative counts would give NaN."""
     drawn = rnn.tasks.anbn(RNG([1, 0]))
     x = np.array(["\nab".index(symbol) for symbol in drawn.text])
     hmm = HMM(45, 3, seed=1, frequencies=np.bincount(x), edges=3, graph_seed=1)
@@ -214,7 +214,7 @@ def test_zeros_remain_only_without_smoothing() -> None:
 
 
 def test_lost_states_raise_an_error() -> None:
-    """State 1 has probability 9^-700 when the symbols that only it explains begin."""
+    """State 1 has probability 9^-700 when its only symbols begin."""
     hmm = HMM(2, 2)
     hmm.pi, hmm.A, hmm.B = [0.5, 0.5], np.eye(2), [[0.9, 0.1], [0.1, 0.9]]
     with pytest.raises(TrainingError, match="smoothing"):

@@ -1,4 +1,4 @@
-"""RecurrentNADE: its likelihood is one, by counting and by loops; derivatives and products; what it draws."""
+"""RecurrentNADE: likelihood by enumeration and loops; derivatives, products and samples."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_skip_connections_reach_the_last_layer_only() -> None:
 
 
 def test_probabilities_of_all_frames_add_up_to_one() -> None:
-    """Also after a past, which changes them."""
+    """Includes probabilities after a past."""
     for bits, hidden in itertools.product([1, 5], [0, 3]):
         with case(bits, hidden):
             model = made(bits, hidden)
@@ -178,7 +178,7 @@ def test_padded_cases_match_single_cases() -> None:
 
 
 def test_frames_are_drawn_from_the_distribution() -> None:
-    """Shares of all 8 frames after a past, by `predict` and by `sample`, within 5 deviations."""
+    """Frequencies of all 8 frames after a past, by `predict` and `sample`, within 5 deviations."""
     model, count = made(3, 2), 4000
     every = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
     past = np.broadcast_to(some_bits(2, 1, 3), (2, count, 3))
@@ -206,7 +206,7 @@ def test_predict_takes_the_likelier_value_of_each_bit() -> None:
 
 
 def test_nade_learns_correlated_bits() -> None:
-    """Two bits that are equal, each 1 in 0.4 of the frames: 0.67 nats, of independent bits twice that."""
+    """Two equal bits, each 1 in 0.4 of the frames: 0.67 nats, instead of twice that for independent bits."""
     one = some_bits(6, 40, 1, seed=5)
     v = np.concatenate([one, one], axis=2)
     reached = {}

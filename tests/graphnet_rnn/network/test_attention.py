@@ -1,4 +1,4 @@
-"""An encoder and a decoder that looks at it, as one graph: laws, curvature, every back end, pictures, its own words."""
+"""An encoder and a decoder with attention as one graph: laws, curvature, back ends, pictures, feedback."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_encoder_and_decoder_on_every_back_end(score: str, ways: list[dict[str, 
 
 
 def test_decoder_with_feedback_on_every_back_end() -> None:
-    """Against the decoder fed, by hand, with what it has written."""
+    """Against a decoder that reads its previous outputs as given inputs."""
     for how in HOW:
         with case(how):
             whole = Whole(feedback="likeliest", training=False)

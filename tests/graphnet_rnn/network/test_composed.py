@@ -1,4 +1,4 @@
-"""Models that are a function of networks: several inputs and outputs, shared weights, graphs around and within them."""
+"""Models composed of networks: several inputs and outputs, shared weights, nested graphs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_gradient_matches_finite_differences() -> None:
     "how", [{}, {"memory": "sqrt"}, pytest.param({"backend": "cuda"}, marks=pytest.mark.slow)]
 )
 def test_derivatives_on_every_back_end(how: dict[str, Any]) -> None:
-    """Gradient and Gv, as NumPy has them; a simulated GPU takes seconds."""
+    """Gradient and Gv match NumPy; a simulated GPU takes seconds."""
     for name in WHOLES:
         with case(name):
             found = []
@@ -178,7 +178,7 @@ def test_arguments_of_any_kind_are_settings(tmp_path: Path) -> None:
 
 
 def test_a_changed_function_is_reported(tmp_path: Path) -> None:
-    """Of lengths, too: a case has a step."""
+    """Includes lengths."""
 
     def made(factor: float) -> Any:
         @rnn.composed

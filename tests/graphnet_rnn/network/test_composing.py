@@ -1,4 +1,4 @@
-"""Networks put together: nodes where inputs would be, networks that read themselves, attention."""
+"""Networks composed: nodes as inputs, feedback, attention."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def net(cells: list[rnn.Cell], inputs: int, outputs: int, **how: Any) -> rnn.Net
 
 
 def test_one_network_reads_the_outputs_of_another() -> None:
-    """Outputs, last states and lengths of the one, against running both by hand."""
+    """Outputs, final states and lengths of the first network, against running both by hand."""
     one = net([rnn.GRU(3)], 2, 5, loss="squared")
     other = net([rnn.LSTM(3), rnn.GRU(2)], 5, 4, loss="squared", seed=1)
     u = one.unroll(TIME, BATCH, initial="zero", lengths=True, name="one")
@@ -91,7 +91,7 @@ def test_feedback_matches_a_loop_over_single_steps() -> None:
 
 
 def test_drawn_feedback_follows_the_predicted_probabilities() -> None:
-    """A net of no memory, whose weights are its log probabilities; each draw is a new one."""
+    """A network without memory, whose weights are log probabilities; each draw is new."""
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
     starts = {"vectors": np.tile(np.eye(3)[0], (1, 20_000, 1)), "symbols": np.zeros((1, 20_000), int)}
     for (reads, start), backend in itertools.product(starts.items(), ["numpy", "numba"]):

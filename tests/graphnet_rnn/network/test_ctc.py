@@ -1,4 +1,4 @@
-"""CTC: the loss against all alignments listed one by one and against PyTorch, decoding, and training with it."""
+"""CTC: loss against enumeration of alignments and PyTorch, decoding, and training."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def test_errors_when_built() -> None:
 
 
 def test_errors_when_run() -> None:
-    """Wrong labels raise an error, for the first case and the last; another sequence's are never read."""
+    """Invalid labels raise an error for the first and the last case."""
     rows = [[4, -1, -1], [0, -2, -1], [1, -1, 1], [-1, 1, -1], [3, -1, -1], [2**62, 1, 1]]
     logits, right = random_logits(5, 2, 4), [0, 1, -1]
     for backend, repeats in itertools.product(["numba", "numpy"], ["merge", "keep"]):
@@ -432,7 +432,7 @@ def speech(rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def test_hessian_free_learns_to_spell() -> None:
-    """CG meets negative curvature with the loss's own curvature, and none with the surrogate."""
+    """CG finds negative curvature with the loss, and none with the surrogate."""
     net = rnn.Network([rnn.Elman(12)], inputs=WIDTH, outputs=LABELS + 1, loss="ctc", seed=1)
     u = net.unroll(time=TIME, batch=BATCH, initial="zero", labels=LONGEST)
     fed = speech(np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""A Runner whose weights are frozen gives what the network gives, until it is told that they have changed."""
+"""A Runner with frozen weights matches the network until `refresh`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_steps_of_every_cell_match_run(name: str) -> None:
 
 
 def test_networks_that_need_all_steps_reject_states() -> None:
-    """Rows one by one would give other numbers; the whole in one call gives those of the graph."""
+    """Single steps would give other results; the whole sequence in one call matches the graph."""
     cases = [
         ([rnn.Bidirectional(rnn.GRU(3))], None, r"Bidirectional.* reads later inputs"),
         ([rnn.Residual(rnn.Bidirectional(rnn.GRU(2)))], "last", "reads later inputs"),
@@ -66,7 +66,7 @@ def test_networks_that_need_all_steps_reject_states() -> None:
 
 
 def test_last_pooling_over_several_calls() -> None:
-    """pool="last" of a network that reads forward: each call tells what the whole so far does."""
+    """pool="last" of a causal network: each call gives the output for the sequence so far."""
     net, x = network(rnn.GRU(4), pool="last"), GENERATOR.standard_normal((6, 2, 3))
     runner, states = rnn.Runner(net, frozen=True), None
     for t in range(6):

@@ -1,4 +1,4 @@
-"""A network's compiled gradient that was kept on disk is that of any other network of the same equations."""
+"""Cached gradients are shared by networks with equal equations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gradient(cell: rnn.Cell, seed: int, time: int = 3, **settings: Any) -> tuple
 
 @pytest.mark.parametrize("name", some_quick(CELLS, DIFFERENT))
 def test_every_cell(name: str) -> None:
-    """Kept by a network of other weights, read by this one: the bits of a program made anew."""
+    """Cached by a network with other weights, with the same bits as newly compiled."""
     gradient(CELLS[name](4), seed=1)
     function, arrays = gradient(CELLS[name](4), seed=2)
     assert "loaded from the cache" in function.explain()

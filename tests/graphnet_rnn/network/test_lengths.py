@@ -1,4 +1,4 @@
-"""Cases of several lengths equal each case alone at its own length; padding has no effect."""
+"""Ragged batches match single cases; padding has no effect."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_on_every_back_end(how: dict[str, Any]) -> None:
 
 
 def test_last_pooling_of_bidirectional_layers() -> None:
-    """pool="last" of nested layers, against states: the output of a GRU is its state, which stands still."""
+    """pool="last" of nested layers, against the final states of GRUs."""
     inner = rnn.Bidirectional(rnn.GRU(2), rnn.GRU(3))
     net = network([rnn.Bidirectional(inner, rnn.GRU(4))], "softmax, last")
     x, _ = arrays(net)
@@ -336,7 +336,7 @@ def test_structural_damping_of_units_without_an_axis_of_cases() -> None:
 
 
 def test_metrics_ignore_padding() -> None:
-    """A metric's numbers of a batch equal the sum of those of single cases."""
+    """The numbers of a metric for a batch are the sum over single cases."""
     for metric in [
         Kronecker(sampled=False),
         *(as_metric("test", name) for name in ("ruop", "rbpm", "qdrbpm")),

@@ -1,4 +1,4 @@
-"""Networks: their parameters, their one vector, their settings, their unrolling and its scopes."""
+"""Networks: parameters, parameter vector, settings, unrolling and scopes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_additional_weights_and_layers_do_not_change_others() -> None:
 
 
 def test_initializers_by_pattern() -> None:
-    """The last pattern that fits wins; the rest keep the cell's own."""
+    """The last matching pattern wins; other weights keep the initializers of the cell."""
     cell = rnn.LSTM(4, initial={"W_h*": orthogonal(), "W_hg": constant(7), "b_f": constant(3)})
     values = {name: node.value for name, node in net(cell, initial={"b_o": constant(2)}).parameters.items()}
     assert np.allclose(values["layer0.W_hi"].T @ values["layer0.W_hi"], np.eye(4), atol=1e-6)
@@ -169,7 +169,7 @@ def test_networks_round_trip_through_settings() -> None:
 
 
 def test_first_symbol_is_predicted_from_the_initial_states() -> None:
-    """log Pr(x) = Σ_t log π_t(x_t) from t = 0 on (Ollivier 2013, (7)): what follows is what it is without."""
+    """log Pr(x) = Σ_t log π_t(x_t) from t = 0 on (Ollivier 2013, (7)); later steps are unchanged."""
     graph = rnn.GLNN(4, edges=2, activation="sigmoid")
     cases = [rnn.Elman(3)], [graph], [rnn.LSTMSutskever(2), rnn.LSTM(3)], [rnn.HMMFilter(3)]
     for skip, layers in itertools.product([False, True], cases):

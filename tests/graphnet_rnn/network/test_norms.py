@@ -1,4 +1,4 @@
-"""Norms of weights, and of gradients by distance, against hand-written products of Jacobians."""
+"""Norms of weights, and of gradients by distance, against products of Jacobians."""
 
 from __future__ import annotations
 

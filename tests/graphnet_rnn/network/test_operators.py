@@ -1,4 +1,4 @@
-"""Matrices of derivatives and gradients of single cases, of lengths, CTC and composed networks, against dense ones."""
+"""Derivative matrices and per-example gradients with lengths, CTC and composed networks, against dense ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network with a scaling is the one without it, of numbers that NumPy has standardized."""
+"""A network with a scaling matches one without it on standardized data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pair(cell: rnn.Cell, **how: Any) -> tuple[rnn.Network, rnn.Network]:
 
 
 def test_outputs_have_the_units_of_the_data_and_the_loss_is_standardized() -> None:
-    """At every step and pooled; with lengths and with targets that are missing; and its gradient."""
+    """At every step and pooled, with lengths and missing targets; includes the gradient."""
     lengths, there = np.array([6, 3, 4, 6, 1, 2, 5, 6]), RANDOM.random((6, 8)) > 0.3
     for pool, ragged, weights in (
         (None, None, None), ("mean", lengths, None), (None, lengths, there), ("last", None, None),
@@ -69,7 +69,7 @@ def test_feedback_has_the_units_of_the_data() -> None:
 
 
 def test_means_and_deviations_ignore_padding_and_missing_targets() -> None:
-    """Of all steps of all cases, and of targets with a weight; columns of 0 and 1, or of one value, keep theirs."""
+    """Over all steps within the lengths and weighted targets; binary and constant columns are not scaled."""
     lengths, weights = np.array([6, 3, 4, 6, 1, 2, 5, 6]), RANDOM.integers(0, 2, (6, 8))
     inside = np.arange(6)[:, None] < lengths
     x = np.concatenate([X, RAW[..., :1] > 0, np.full((6, 8, 1), 7.0)], axis=2)
@@ -112,7 +112,7 @@ def test_fit_output_with_standardized_targets() -> None:
 def test_training_on_unscaled_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A column around 85 and targets around 1,000: better than their mean, in their units; by themselves not."""
+    """With a column around 85 and targets around 1,000, the error is below that of the mean."""
     monkeypatch.chdir(tmp_path)
     x = 85 + RANDOM.standard_normal(1600)
     y = 1000 + 50 * (x - 85)

@@ -1,4 +1,4 @@
-"""Seq2Seq is the same model as one composed by hand; its search finds what enumeration finds."""
+"""Seq2Seq matches a model composed by hand; its search matches enumeration."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_wide_search_finds_the_likeliest_target() -> None:
 
 
 def test_greedy_search_takes_the_likeliest_symbol() -> None:
-    """That a decoder with feedback writes, up to the end symbol."""
+    """Greedy output matches a decoder with feedback, up to the end symbol."""
     for name in KINDS:
         model = model_of(name, scale=1.5)
         d = model.unroll(len(SOURCES), feedback="likeliest", training=False)
@@ -102,7 +102,7 @@ def test_many_cases_are_decoded_in_parts() -> None:
 
 
 def test_seq2seq_learns_and_is_saved_and_exported(tmp_path: Path) -> None:
-    """To reverse words; what is written in another runtime is the same."""
+    """Learns to reverse words; an exported model writes the same in another runtime."""
     onnxruntime = pytest.importorskip("onnxruntime")
     words = [list(each) for n in (1, 2, 3) for each in itertools.product(range(4), repeat=n)]
     model = rnn.Seq2Seq.of(rnn.GRU(24), inputs=4, outputs=4, longest=(3, 3))

@@ -68,7 +68,7 @@ def assert_same(found: tuple[float, Array], expected: tuple[float, Array]) -> No
 
 @pytest.mark.slow
 def test_rtrl_matches_backpropagation() -> None:
-    """Initial states are learned, and their gradients are compared, too."""
+    """Includes gradients of learned initial states."""
     for name in CELLS:
         with case(name):
             net = network(CELLS[name](3), initial_state="learned")
@@ -129,7 +129,7 @@ def test_each_step_has_the_gradient_of_its_loss() -> None:
 
 
 def test_variational_dropout_matches_the_unrolled_network() -> None:
-    """One mask from reset to reset, as for an unrolled sequence. Other dropout is drawn for each step."""
+    """One mask between resets, as for unrolled sequences. Other dropout is drawn for each step."""
     dropout = {"dropout": 0.5, "recurrent_dropout": 0.4, "variational": True}
     net = network(rnn.Elman(6), rnn.GRU(5), skip="outputs", **dropout)
     x, t = symbols(batch=1)

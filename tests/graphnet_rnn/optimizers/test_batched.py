@@ -1,4 +1,4 @@
-"""Objectives over several batches, their single cases, weight decay; how minimize ends; steps that go wrong."""
+"""Batched objectives, single cases, weight decay, stopping of minimize, and failed steps."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_invalid_single_case_objectives_are_rejected() -> None:
 
 
 def test_weight_decay() -> None:
-    """½ l2 |w|² is part of the loss and of the gradient, and of the curvature if that is wanted."""
+    """½ l2 |w|² is part of the loss and the gradient, and optionally of the curvature."""
     for inside in [True, False]:
         with case(inside):
             plain, decayed = objective(CASES), objective(CASES, l2=0.3, l2_in_curvature=inside)
@@ -151,7 +151,7 @@ def test_minimize_reports_why_it_stopped() -> None:
 
 
 def test_callbacks_see_accepted_points_only() -> None:
-    """Callbacks don't see points that a step tried and rejected."""
+    """Rejected points are not passed to callbacks."""
     for optimizer in [HessianFree(damping=1e-3), rnn.LBFGS(iterations=3), rnn.SGD(1e-3)]:
         with case(optimizer):
             objective, seen = bowl(), []

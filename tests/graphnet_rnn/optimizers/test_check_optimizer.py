@@ -1,4 +1,4 @@
-"""`check_optimizer` accepts all our optimizers and a user's in five lines, and finds the faults of others."""
+"""`check_optimizer` accepts all optimizers and a user-defined one, and finds faults."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_invalid_updates_are_rejected() -> None:
 
 
 def test_hypergradient_matches_finite_differences() -> None:
-    """A hypergradient: d loss(θ₃) / d ε through three steps = its finite difference, of steps on arrays."""
+    """d loss(θ₃) / d ε through three steps matches finite differences."""
     start = np.array([0.3, -0.4, 2.0])
 
     def loss(w: gn.Node) -> gn.Node:

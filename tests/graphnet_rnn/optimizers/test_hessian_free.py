@@ -1,4 +1,4 @@
-"""Conjugate gradient against SciPy, structural damping against its dense form, Hessian-free steps at work."""
+"""Conjugate gradient against SciPy, structural damping against dense matrices, Hessian-free steps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cg_iterates_match_scipy() -> None:
 
 
 def test_stops_when_progress_is_small() -> None:
-    """At the first step where (φ_i - φ_{i-k}) / φ_i < k ε, and not before: not at step k, from near the end."""
+    """Stops exactly at the first step where (φ_i - φ_{i-k}) / φ_i < k ε."""
     a, b = system(200, 3)
     for window, start in itertools.product([3, 10], [None, 1.01 * np.linalg.solve(a, b)]):
         with named(window, start):
@@ -148,7 +148,7 @@ def test_quadratic_needs_one_step_and_damping_falls() -> None:
 
 
 def test_warm_start_rejected_by_the_model_raises_the_damping() -> None:
-    """From where one step of CG starts, φ is still above 0 and the loss higher: their quotient says nothing good."""
+    """φ is positive at the start of CG and the loss is higher, so the ratio is meaningless."""
     objective = Valley()
     optimizer = HessianFree(damping=0.1, cg_steps=1, warm_start=1.0)
     theta = np.full(6, 9.0)
@@ -161,7 +161,7 @@ def test_warm_start_rejected_by_the_model_raises_the_damping() -> None:
 
 
 def test_steps_that_raise_the_loss_are_not_taken() -> None:
-    """Everywhere but at the start the loss is terrible: θ stays, λ grows, the next run starts cold."""
+    """The loss is higher everywhere else: θ is unchanged, λ grows, and the next warm start is zero."""
     for value in [math.nan, math.inf, 1e30]:
         with named(value):
             start = np.full(6, 9.0)
@@ -199,7 +199,7 @@ def test_damping_follows_the_reduction_ratio() -> None:
 
 
 def test_augmented_directions_are_conjugate() -> None:
-    """And φ is least over the last direction and the Krylov space of what it leaves."""
+    """φ is minimal over the last direction and the Krylov space."""
     a, b = system(12)
     c = np.linspace(-1, 2, 12)
     found = list(itertools.islice(conjugate_directions(lambda v: a @ v, b, augment=c), 7))
@@ -220,7 +220,7 @@ def test_augmented_directions_are_conjugate() -> None:
 
 
 def test_line_search_requires_sufficient_decrease() -> None:
-    """Not any decrease: f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ."""
+    """The condition is f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ."""
     start, plain = np.full(6, 9.0), Valley()
     before, g = plain.gradient(start)
     delta = conjugate_gradient(lambda v: plain.hessian @ v, -g, tolerance=0, max_steps=6).x
@@ -261,7 +261,7 @@ class Line:
 
 
 def test_number_of_halvings_is_bounded() -> None:
-    """A loss that falls the more, the shorter the step: the last share is tried, and taken."""
+    """The loss falls more for shorter steps: the shortest step is tried and taken."""
     cusp = Line(lambda w: 1.0 if w[0] == 1 else abs(float(w[0]) - 1.0) - 1.0, np.ones_like)
     for halvings in (0, 1, 4):
         optimizer, theta = GreedyHessianFree(halvings=halvings), np.ones(1)
@@ -270,7 +270,7 @@ def test_number_of_halvings_is_bounded() -> None:
 
 
 def test_products_are_counted() -> None:
-    """Those for warm starts included, which are no steps of CG."""
+    """Includes products for warm starts."""
     for kind in [HessianFree, GreedyHessianFree, AugmentedHessianFree]:
         with named(kind):
             calls: list[int] = []
@@ -289,7 +289,7 @@ def test_products_are_counted() -> None:
 
 
 def test_steps_at_a_minimum_change_nothing() -> None:
-    """No loss is evaluated over and over, and the damping stays."""
+    """The loss is not evaluated repeatedly, and the damping is unchanged."""
     for kind in [HessianFree, GreedyHessianFree, AugmentedHessianFree]:
         with named(kind):
             evaluated: list[float] = []
@@ -314,7 +314,7 @@ def test_non_finite_loss_on_a_separate_batch_is_reported() -> None:
 
 
 def test_overflowing_steps_are_shortened() -> None:
-    """float32 weights, a model that is nearly flat: no warning, and a step that can be taken."""
+    """float32 weights and a nearly flat model: no warning, and a finite step."""
     flat = Line(lambda w: float(np.sum(np.square(w, dtype=np.float64))), lambda w: 2 * w, 1e-39)
     theta, optimizer = np.ones(3, np.float32), HessianFree(adapts="nothing", damping=0)
     report = optimizer.step(flat, theta, optimizer.init(theta))
@@ -323,7 +323,7 @@ def test_overflowing_steps_are_shortened() -> None:
 
 
 def test_directions_without_curvature_are_not_used_to_augment() -> None:
-    """No curvature along it, or a square that underflows: nothing is left to solve, nor to augment by."""
+    """Without curvature along the direction, or with an underflowing square."""
 
     def iterates(a: Array, b: Array, augment: Array | None = None) -> list[Array]:
         return [d.x for d in itertools.islice(conjugate_directions(lambda v: a @ v, b, augment=augment), 3)]
@@ -335,7 +335,7 @@ def test_directions_without_curvature_are_not_used_to_augment() -> None:
 
 
 def test_augmented_steps_where_the_model_is_exact() -> None:
-    """On a quadratic each coefficient is CG's; the last δ comes first, at the length that is best for it."""
+    """On a quadratic, coefficients match CG; the previous δ comes first, with its best length."""
     optimizer, objective = AugmentedHessianFree(tolerance=0, cg_steps=3), Valley()
     theta = np.full(6, 9.0)
     state = optimizer.init(theta)
@@ -351,7 +351,7 @@ def test_augmented_steps_where_the_model_is_exact() -> None:
 
 
 def test_augmented_steps_correct_wrong_curvature_and_sign() -> None:
-    """f = ½ w², its curvature said to be `model` times what it is; or its gradient to point the other way."""
+    """f = ½ w² with a curvature wrong by the factor `model`, or a gradient of the wrong sign."""
     for model in [4.0, 0.25, -1.0]:
         with named(model):
             line = Line(lambda w: 0.5 * float(w[0] ** 2), lambda w: w * math.copysign(1, model), abs(model))
@@ -382,7 +382,7 @@ def test_metric_as_preconditioner(kind: Any) -> None:
 
 
 def test_greedy_steps_never_raise_the_loss() -> None:
-    """Each direction in turn, shortened as long as that helps, as in Krause's algorithm 5."""
+    """Each direction is shortened while that reduces the loss, as in Krause's algorithm 5."""
     optimizer, objective = GreedyHessianFree(tolerance=0, cg_steps=4), Valley(quartic=0.5)
     objective.curvature = lambda w, structural=0.0: lambda v: objective.hessian @ v
     theta, (report,) = run(objective, optimizer, 1)
@@ -405,7 +405,7 @@ def test_greedy_steps_never_raise_the_loss() -> None:
 
 
 def test_rosenbrock_in_nodes() -> None:
-    """As squared errors: G is that of least squares (Gauss)."""
+    """As squared errors, with the G of least squares (Gauss)."""
     for optimizer in [HessianFree(damping=1e-3), GreedyHessianFree(), AugmentedHessianFree()]:
         with named(optimizer):
             result = rnn.minimize(rosenbrock(), optimizer, steps=200, tolerance=1e-9)

@@ -1,4 +1,4 @@
-"""Rules of Hessian-free steps on hand-made losses; line searches against published tables."""
+"""Rules of Hessian-free steps on simple losses; line searches against published tables."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def by_iterate(reductions: Mapping[int, float], before: float = 100.0) -> Callab
 
 
 def test_cg_backtracks_after_losing_a_tenth_of_the_reduction() -> None:
-    """The share refers to the largest reduction so far, not the last one (Sutskever 2013, 4.4)."""
+    """The tenth refers to the largest reduction so far, not the last one (Sutskever 2013, 4.4)."""
     for third, ends in [(9.1, False), (8.9, True)]:
         with case(third, ends):
             objective = Quadratic(by_iterate({1: 10.0, 2: 9.5, 3: third, 4: 9.2, 6: 9.2, 8: 9.2}))
@@ -262,7 +262,7 @@ LOOSE = Wolfe(c1=1e-3, c2=0.9, width=0.1)
 
 
 def test_line_search_treats_non_finite_values_as_too_far() -> None:
-    """(α - 2)² with a first step beyond the edge: finds the minimum before the edge, else the edge."""
+    """(α - 2)² with a first step beyond the edge: finds the minimum, or else the edge."""
     for edge, broken, beyond in itertools.product(
         [0.3, 1.5, 3.5], ["value", "slope", "both"], [math.nan, math.inf, -math.inf]
     ):

@@ -1,4 +1,4 @@
-"""L-BFGS and nonlinear conjugate gradient: against SciPy, over steps and batches, and on functions that break."""
+"""L-BFGS and nonlinear conjugate gradient against SciPy, over steps and batches, with failing functions."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_interrupted_step_keeps_an_accepted_point() -> None:
 
 
 def test_new_batches_are_evaluated_separately() -> None:
-    """The history is of another function. The loss still falls, and the gradient is computed anew."""
+    """Although the history belongs to another function, the loss falls; the gradient is computed again."""
     for kind in KINDS:
         with case(kind):
             theta, optimizer = begun(6, seed=1), kind(iterations=3)
@@ -268,7 +268,7 @@ class Cliff:
 
 
 def test_non_finite_region_before_the_minimum() -> None:
-    """Every direction crosses the edge; θ ends before the edge, with a lower loss."""
+    """All directions cross the edge; θ stays before it, with a lower loss."""
     ways = itertools.product(KINDS, [math.nan, math.inf, -math.inf], (-0.5, 1.7, 2.999))
     for kind, beyond, edge in ways:
         with case(kind, beyond, edge):

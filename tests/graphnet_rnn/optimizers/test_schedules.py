@@ -1,4 +1,4 @@
-"""Schedules by step against plain loops from the paper's equations; states that resume; settings that make it again."""
+"""Schedules against loops from the papers' equations; resuming and round trips through settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_momenta_at_exponentially_spaced_steps() -> None:
 
 
 def test_then_and_capped() -> None:
-    """7.3: classical momentum is capped at 0.99, and the last tenth has it too; at 0.9 the cap holds there as well."""
+    """7.3: classical momentum is capped at 0.99, also in the last tenth."""
     whole = Stepwise.spaced(MOMENTA, last=200_000).then(0.99, at=540_000)
     assert [whole.at(step) for step in (300_000, 539_999, 540_000, 599_999)] == [0.999, 0.999, 0.99, 0.99]
     for cap in (0.99, 0.9):
@@ -122,7 +122,7 @@ SHAPES: dict[str, tuple[Schedule, list[float], float]] = {
 
 
 def test_shapes() -> None:
-    """The formula, the limit, the promised range; what it is made of says it again, in words and in JSON."""
+    """Formula, limit, declared range, and round trips through repr and JSON."""
     for schedule, expected, limit in SHAPES.values():
         with case(schedule, expected):
             found = [schedule.at(t) for t in range(len(expected))]
@@ -188,7 +188,7 @@ def test_steps_match_the_equations() -> None:
 
 
 def test_learning_rate_schedule_matches_explicit_rates() -> None:
-    """Also one by a schedule of one's own; one that is handed to a step comes first, and the count goes on."""
+    """Includes user-defined schedules; an explicit rate takes precedence, and counting continues."""
 
     class Wave(Schedule):
         range = 0.01, 0.03
@@ -212,7 +212,7 @@ def test_learning_rate_schedule_matches_explicit_rates() -> None:
 
 
 def test_settings_of_section_7_4() -> None:
-    """As the text of 7.4.2 and table 7.3 have them."""
+    """As in 7.4.2 and table 7.3."""
     tasks = [("addition", 80), ("multiplication", 80), ("memory-5", 200), ("memory-20", 50)]
     made = [momentum_settings(TASKS[name](length)) for name, length in tasks]
     for numbers in made[:2]:
@@ -231,7 +231,7 @@ def test_settings_of_section_7_4() -> None:
 
 
 def test_zero_one_loss_is_by_symbol_of_memory_and_by_sequence_of_numbers() -> None:
-    """Of memory only the places to be remembered count, and each for itself; a NaN is wrong."""
+    """For memory, only remembered positions count, each separately; NaN is wrong."""
     task = TASKS["memory-20"](12)
     _, t = task.batch(np.random.default_rng(0), 6)
     o = np.eye(task.outputs)[t]

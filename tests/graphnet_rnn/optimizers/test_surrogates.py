@@ -68,7 +68,7 @@ def information(*tables: tuple[Array, Array]) -> Array:
 
 
 def test_hmm_surrogate_is_the_expected_information() -> None:
-    """Σ over rows of the tables: expected count · (diag(p) - p pᵀ); it is the likelihood's from above."""
+    """Σ over rows of the tables: expected count · (diag(p) - p pᵀ), an upper bound."""
     for initial in ["pi", "given"]:
         with case(initial):
             hmm, u, objective, x = markov(initial)
@@ -253,7 +253,7 @@ def test_chains_are_drawn_by_gradient_and_kept() -> None:
 
 
 def test_hessian_free_raises_the_likelihood_with_chains() -> None:
-    """Cyclic patterns with noise: in 30 steps farther than Adam comes in 300."""
+    """With noisy cyclic patterns, 30 steps beat 300 steps of Adam."""
     generator = RNG(0)
     base = generator.random((4, 6)) < 0.5
     times = np.arange(8)[:, None] + generator.integers(0, 4, 20)
@@ -362,7 +362,7 @@ QUICK = [name for name in STRUCTURES if name not in rnn.cells.ALL or name in DIF
     "names", [QUICK, pytest.param(STRUCTURES, marks=pytest.mark.slow)], ids=["few", "all"]
 )
 def test_each_unit_is_damped_once(names: list[str]) -> None:
-    """uᵀ G_s v = Σ over units of R_u{a} e'(a) R_v{a} / batch, by differences; units of the same values are one."""
+    """uᵀ G_s v = Σ over units of R_u{a} e'(a) R_v{a} / batch, by differences; equal units count once."""
     for name in names:
         with case(name):
             cells, settings = STRUCTURES[name]

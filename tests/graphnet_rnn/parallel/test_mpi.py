@@ -1,4 +1,4 @@
-"""Processes of mpiexec: the same bytes as one alone, and what happens when one of them fails."""
+"""Processes of mpiexec give the same bytes as one process; failing processes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ CARRIED = ("--shares=4", "--dropout=0.2", "--layers=2")
 
 @pytest.mark.parametrize("how", [DRAWN, pytest.param(CARRIED, marks=pytest.mark.slow)])
 def test_training_gives_the_same_bytes(how: tuple[str, ...], folder: Path) -> None:
-    """Two, and the one that goes on with their run, make that of one; three of them are threads elsewhere."""
+    """Runs with two processes, and resumed with one, match a run with one process."""
     assert ran(1, folder, *TRAIN, *how, "--epochs=2", "--out=1") == (0, "")
     assert ran(2, folder, *TRAIN, *how, "--epochs=1", "--out=run") == (0, "")
     assert ran(1, folder, *RESUME, "--epochs=2") == (0, "")
@@ -88,14 +88,14 @@ def test_training_gives_the_same_bytes(how: tuple[str, ...], folder: Path) -> No
     "how", [("--optimizer=hf(cg_steps=3)", "--gradient-batches=9"), ("--shares=8", "--batch=8")]
 )
 def test_up_to_eight_processes(how: tuple[str, ...], folder: Path) -> None:
-    """More than there are cores; 9 batches are no multiple of either number."""
+    """More processes than cores; 9 batches are a multiple of neither."""
     require_the_same(folder, *TRAIN, *how, "--epochs=1", "--steps=3", sizes=(1, 4, 8))
 
 
 @pytest.mark.slow
 @pytest.mark.cuda
 def test_sums_of_gpu_results_go_through_the_host(folder: Path) -> None:
-    """Gradient, products of conjugate gradient and losses, of two processes that have a device each."""
+    """Gradient, conjugate gradient products and losses of two processes with a device each."""
     (folder / "book.txt").write_text("abcab cabba\n" * 60, encoding="utf-8")
     how = ("--cell=Elman", "--units=3", "--optimizer=hf(cg_steps=2)", "--gradient-batches=2", "--steps=2")
     require_the_same(folder, *SMALL, *how, "--time=4", "--batch=2", "--backend=cuda")

@@ -1,4 +1,4 @@
-"""Objectives and runs that several processes share: the same numbers, and the same files, as of one."""
+"""Shared objectives and runs give the same numbers and files as one process."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ FORMS: dict[str, tuple[Any, tuple[float, float, float]]] = {
 
 
 def test_steps_are_invariant_to_rescaled_weights() -> None:
-    """A network with rescaled weights takes the same steps, rescaled, if there is no damping."""
+    """Without damping, a network with rescaled weights takes the same rescaled steps."""
     draws = np.random.default_rng(5).standard_normal
     cases = draws((12, 2)), draws((12, 3)), draws((12, 3))
     plain = {"W": draws((2, 3)), "U": draws((3, 3)), "b": draws(3)}

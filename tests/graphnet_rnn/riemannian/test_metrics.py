@@ -1,4 +1,4 @@
-"""Metrics and Riemannian steps: against the loops of the source, for other cells, and however a net is written."""
+"""Metrics and Riemannian steps against the source's loops, for other cells, and for equivalent networks."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ PROMISED: dict[str, Metric] = {
 
 @pytest.mark.slow
 def test_metrics_are_invariant_as_documented() -> None:
-    """Metrics that promise invariance take the same steps, and other metrics don't."""
+    """Invariant metrics take the same steps for equivalent networks, other metrics do not."""
     lost = {name: METRIC_NAMES[name]() for name in ("frequency", "rms")}
     for name, metric in (PROMISED | lost).items():
 

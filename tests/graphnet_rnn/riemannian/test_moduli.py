@@ -1,4 +1,4 @@
-"""Moduli by their definition, by eq. 24 and by random signs; Kronecker factors, dense and against curvlinops'."""
+"""Moduli by definition, eq. 24 and random signs; Kronecker factors against dense ones and curvlinops."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_moduli_match_hand_computed_values_or_raise_errors() -> None:
 
 
 def test_derivatives_and_losses_of_one_unit_are_summed() -> None:
-    """o = tanh(V) A - 2 sin(V) B, in one or two losses: derivatives add up before squaring, losses after."""
+    """o = tanh(V) A - 2 sin(V) B: derivatives are summed before squaring, losses after."""
     W, A, B = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="A"), gn.parameter(X_0, name="B")
     V, t = gn.constant(X_0) @ W, gn.constant(T_0)
     o = gn.tanh(V) @ A - 2 * (gn.sin(V) @ B)
@@ -209,7 +209,7 @@ def test_derivatives_and_losses_of_one_unit_are_summed() -> None:
 
 
 def test_unscored_steps_do_not_change_the_update() -> None:
-    """Only the last step counts: by a slice, by `unscored`, and by weights 0 with other targets."""
+    """Only the last step is scored: by a slice, `unscored`, or zero weights."""
     for metric in ["ruop", "qdruop", "kfac", "rms", "frequency", "rbpm", "qdrbpm_probed"]:
         with case(metric):
             net = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=1)

@@ -1,4 +1,4 @@
-"""NaturalGradient: its equations as a plain loop over dense metrics, grafting, limits, what is refused."""
+"""NaturalGradient: equations as a loop over dense metrics, grafting, limits, invalid arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def problem(batches: int = 1) -> tuple[Any, Callable[[int], None]]:
 
 
 def test_run_matches_the_equations() -> None:
-    """For metrics that are linear in what adds up, M̄ is the mean of dense matrices, those of each batch."""
+    """For linear metrics, M̄ is the mean of dense matrices of each batch."""
     metrics = [
         OuterProduct("full", "full", damping=0.3),
         OuterProduct("diagonal", "diagonal", damping=0.3),
@@ -67,7 +67,7 @@ def test_run_matches_the_equations() -> None:
 
 
 def test_grafted_steps_have_the_length_of_the_other_optimizer() -> None:
-    """For each parameter by itself, and in the direction of the metric."""
+    """Separately for each parameter, in the direction of the metric."""
     for name in ["sgd", "rmsprop", "adam"]:
         with case(name):
             optimizer = NaturalGradient(Kronecker(), rate=0.02, momentum=0.0, graft=name)
@@ -106,7 +106,7 @@ def test_clip_norm_limits_steps_in_the_metric() -> None:
 
 
 def test_invalid_states_and_singular_metrics_change_nothing() -> None:
-    """One-hot inputs add up to the bias, so blocks are singular without damping; counts that no run has."""
+    """One-hot inputs sum to the bias, so blocks are singular without damping; invalid counts."""
     mean_of, end = "invalid state: a metric of", 2**63
     singular = OuterProduct(damping=0.0, output_damping=1.0)
     cases = [
@@ -152,7 +152,7 @@ def test_invalid_arguments_are_rejected() -> None:
 
 
 def test_steps_of_another_cost_use_their_own_metric() -> None:
-    """Two functions in turns, one of which learned states enter: M̄ is of the other, whichever comes first."""
+    """Two alternating functions: M̄ is the running mean of only the one without learned initial states."""
     network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=2, initial_state="learned")
     x = np.random.default_rng(0).integers(0, 3, (6, 4))
     made = []

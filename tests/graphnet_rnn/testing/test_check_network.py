@@ -1,4 +1,4 @@
-"""check_network passes a sound network and catches a fault in any of the three products."""
+"""check_network accepts a correct network and finds a fault in any of the three products."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_reports_three_products() -> None:
 
 
 def test_wrong_rules_and_products_are_caught() -> None:
-    """Rules that are 1 % off, and the full Hessian in place of G."""
+    """Rules with 1 % error, and the full Hessian instead of G."""
     backward, rop = Sigmoid.backward, Sigmoid.rop
     for what, where, name, wrong in (
         ("gradient", Sigmoid, "backward", lambda self, *given: [1.01 * g for g in backward(self, *given)]),

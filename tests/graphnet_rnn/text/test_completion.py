@@ -1,4 +1,4 @@
-"""Completions and orders of words against all of them; patterns against Python's; time lag by a loop."""
+"""Completions and word orders against enumeration, patterns against Python's, time lags against a loop."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def every_text(settings: dict[str, Any], same: str) -> dict[str, float]:
 
 @pytest.mark.parametrize(("settings", "same"), CONDITIONS)
 def test_completions_follow_the_conditional_distribution(settings: dict[str, Any], same: str) -> None:
-    """Exact samples, weighted ones, and the likeliest, against all texts that there are."""
+    """Exact and weighted samples and the likeliest completion, against all texts."""
     texts = every_text(settings, same)
     total = math.fsum(texts.values())
     found = rnn.complete(NET, "a", count=COUNT, attempts=10**6, **settings)

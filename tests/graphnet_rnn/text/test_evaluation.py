@@ -1,4 +1,4 @@
-"""Evaluation, reading and sampling against loops that read one character at a time, and counts by hand."""
+"""Evaluation, reading and sampling against loops over single characters, and counts by hand."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def brute_force(symbols: Array, lanes: int, context: int, kind: str) -> tuple[fl
 
 @pytest.mark.parametrize("kind", ["zero", "learned"])
 def test_evaluator_equals_a_loop(kind: str) -> None:
-    """Every character after the context, once; nothing is carried over from one text to the next."""
+    """Every character after the context counts once; no state is carried between texts."""
     seen: list[tuple[int, int]] = []
     two = ((40, 1, 0), (40, 1, 7), (40, 3, 0), (41, 3, 5))
     for length, lanes, context in (*two, (23, 4, 1), (9, 8, 3), (9, 20, 3), (2, 1, 0), (6, 2, 5)):
@@ -187,7 +187,7 @@ def reader() -> rnn.Network:
 
 
 def test_cold_start_predicts_all_but_the_first_character() -> None:
-    """From zero states, by one run over the text."""
+    """From zero states, in one run over the text."""
     text, characters = TEXT[:60], reader().vocabulary.characters
     reading = rnn.read(reader(), text)
     o = rnn.run(reader(), reader().vocabulary.encode(text)[:, None])[0][:, 0]

@@ -69,7 +69,7 @@ def taken(problem: rnn.Arrays, x: Array) -> list[int]:
 
 
 def test_run_matches_a_loop_by_hand(tmp_path: Path) -> None:
-    """Two epochs of 3 steps, of 3, 3 and 2 cases with weights, the last 3 of 11 kept."""
+    """Two epochs of 3 steps with 3, 3 and 2 weighted cases; the last 3 of 11 are for validation."""
     losses = ["softmax", "sigmoid", "squared", "ctc"]
     for loss, initial_state, unscored in itertools.product(losses, ["zero", "learned"], [0, 2]):
         if loss == "ctc" and unscored:
@@ -320,7 +320,7 @@ def summed(problem: rnn.Arrays) -> tuple[float, Array, float]:
 
 
 def test_cases_of_several_lengths() -> None:
-    """Steps, epochs and validation equal sums over single cases."""
+    """Steps, epochs and validation match sums over single cases."""
     two = [(loss, by) for by in ("cases", "steps") for loss in ("softmax", "squared")]
     for loss, by in [*two, ("squared", "values"), ("sigmoid", "values"), ("ctc", "cases")]:
         with named(loss, by):
@@ -358,7 +358,7 @@ def test_batches_hold_similar_lengths() -> None:
 
 
 def test_steps_over_ragged_batches_match_one_batch() -> None:
-    """Gradient and curvature over batches of several lengths equal those over one batch of all cases."""
+    """Gradient and curvature over ragged batches match one batch of all cases."""
     cases = ragged("squared", "steps").chosen(np.arange(9))
     net = network("squared")
     packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=3, curvature_batches=3)
@@ -374,7 +374,7 @@ def test_steps_over_ragged_batches_match_one_batch() -> None:
 
 
 def test_steps_of_several_batches_have_the_same_cases_for_any_buckets() -> None:
-    """Two steps of two full batches of 5, of 23 cases. Buckets only change their division into batches."""
+    """Two steps of two full batches of 5, of 23 cases. Buckets only change the division into batches."""
     time, cases, net = 9, 23, rnn.Network([rnn.GRU(2)], 1, 1, loss="squared", dtype="float64")
     x = np.arange(time * cases, dtype=float).reshape(time, cases, 1) / 100
     lengths = np.random.default_rng(0).integers(1, time + 1, cases)
@@ -490,7 +490,7 @@ def test_structural_damping_with_ctc_matches_single_cases() -> None:
 
 
 def test_bits_are_between_0_and_1() -> None:
-    """Targets outside 0 ... 1 are refused, since the loss would have no minimum; weight 0 allows them."""
+    """Targets outside 0 ... 1 are rejected, since the loss would have no minimum; weight 0 allows them."""
     x, t = data("sigmoid")
     for wrong in (-1.0, 255.0, np.inf):
         t[2, 1, 0] = wrong

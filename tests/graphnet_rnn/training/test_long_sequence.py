@@ -1,4 +1,4 @@
-"""A long sequence, piece by piece, is the whole of it."""
+"""A long sequence in pieces matches the whole sequence."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_metrics_match_the_whole_sequence() -> None:
 
 
 def test_random_signals_are_passed_between_pieces() -> None:
-    """In the mean over draws the numbers are those of all steps, whose pieces' sizes do not count."""
+    """The mean over draws matches all steps, for any piece size."""
     for metric in [Backpropagated("diagonal", estimate="probe"), OuterProduct("diagonal", sampled=True)]:
         with case(metric):
             whole, pieces, w = both("LSTM", time=11)
@@ -171,7 +171,7 @@ def test_random_signals_are_passed_between_pieces() -> None:
 
 
 def test_optimizers_accept_long_sequences_with_constant_graph_size() -> None:
-    """1,000 steps by pieces of 50: the graph is that of 50."""
+    """1,000 steps in pieces of 50: the graph has 50 steps."""
     for optimizer in [rnn.Riemannian("qdruop"), NaturalGradient("kfac"), rnn.Adam(0.01), rnn.LBFGS()]:
         with case(optimizer):
             objective = rnn.LongSequence(rnn.Network([rnn.GRU(3)], 3, 3), time=50)

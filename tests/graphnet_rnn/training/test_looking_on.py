@@ -1,4 +1,4 @@
-"""Averaged and frozen weights, functions as listeners, metrics, runs without a folder."""
+"""Averaged and frozen weights, callbacks, metrics, runs without a folder."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_functions_are_called_after_each_epoch(tmp_path: Path) -> None:
 
 
 def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
-    """By name of what the problem validates on; functions see the model with the weights that are validated."""
+    """Metrics by name; callbacks see the model with the validated weights."""
     problem = problems.carried()
 
     def largest_weight(model: rnn.Model) -> float:
@@ -89,7 +89,7 @@ def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
 
 
 def test_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its numbers and rows are those of one with a folder; run again, it goes on from where it stands."""
+    """Results match a run with a folder; a second call continues the run."""
     monkeypatch.chdir(tmp_path)
     kept = begin("arrays", tmp_path / "run")
     kept.run()
@@ -130,7 +130,7 @@ def is_frozen(name: str) -> bool:
 
 
 def test_only_unfrozen_weights_change() -> None:
-    """As if it were constant: the objective over the others alone makes the same steps."""
+    """Steps match those of an objective over the other weights alone."""
     for optimizer in OPTIMIZERS:
         with case(optimizer):
             p = freezing()
@@ -155,7 +155,7 @@ def test_gradient_covers_unfrozen_weights_only() -> None:
 
 
 def test_resumed_run_with_averaged_and_frozen_weights_has_the_same_bytes(tmp_path: Path) -> None:
-    """From the middle of an epoch, from its end, and from the end of a shorter run."""
+    """Resumed within an epoch, at its end, and after a shorter run."""
 
     def trainer(folder: str, epochs: int = 4, listeners: Any = (), **how: Any) -> Trainer:
         settings = Training(rnn.Adam(0.01), epochs=epochs, average=KEEP, stopping=None)

@@ -1,4 +1,4 @@
-"""Means: a step depends on its cases, not on how they are divided into batches."""
+"""Steps depend on their cases, not on the division into batches."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_steps_with_a_metric_on_graph_cases_do_not_depend_on_batches(name: str) 
 
 
 def test_weights_of_equal_cases_change_no_step() -> None:
-    """Copies of one case have one mean, whatever their weights; so damping relative to the mean must be the same."""
+    """Copies of one case have the same mean for any weights, and so the same relative damping."""
     x, t = (np.repeat(np.random.default_rng(seed).normal(size=(3, 1, 2)), 6, axis=1) for seed in (0, 1))
     for over_time in ("independent", "linear", "symmetric"):
         metric, steps = rnn.riemannian.Kronecker(sampled=False, over_time=over_time), []

@@ -1,4 +1,4 @@
-"""All problems in a Trainer: stopped anywhere and resumed, they end with the bytes of a run that nobody stopped."""
+"""Interrupted and resumed runs end with the same files as uninterrupted runs, for every problem."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("name", some_quick(PROBLEMS, QUICK))
 def test_interrupted_run_resumes_to_the_same_files(name: str, whole: Any, tmp_path: Path) -> None:
-    """After the first step, in the middle of an epoch, at its end, and before the last step."""
+    """Interrupted after the first step, within an epoch, at its end, and before the last step."""
     outcome, files = whole(name)
     per_epoch = outcome.steps // 3
     stops = sorted({1, per_epoch, per_epoch + max(1, per_epoch // 2), outcome.steps - 1})
@@ -86,7 +86,7 @@ def test_interrupted_run_resumes_to_the_same_files(name: str, whole: Any, tmp_pa
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_run_resumes_to_the_same_files(whole: Any, tmp_path: Path) -> None:
-    """By SIGKILL: the second step was made, and no checkpoint knows of it."""
+    """Killed by SIGKILL after the second step, before its checkpoint."""
     names, root = ("carried", "drawn", "arrays", "stream"), Path(rnn.__file__).parents[1]
     command = [sys.executable, "-m", problems.__name__, str(tmp_path), *names]
     subprocess.run(command, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
@@ -148,7 +148,7 @@ def test_resume_with_other_settings_names_the_setting(tmp_path: Path) -> None:
 
 
 def test_every_problem_describes_its_settings() -> None:
-    """Else a run could be continued as another one, and nobody would be told."""
+    """Otherwise, a run could be resumed with other settings."""
     for kind in sorted(own_kinds() - {rnn.CarriedText, rnn.DrawnText}, key=str):
         with case(kind):
             assert kind.description is not Problem.description, (
@@ -245,7 +245,7 @@ def test_costs_have_the_unit_of_the_problem_and_may_be_numpy_numbers(tmp_path: P
 
 
 def test_failed_start_leaves_no_files(tmp_path: Path) -> None:
-    """It needs more than the bytes that it may keep."""
+    """The run needs more memory than allowed."""
     for number, name in enumerate(["carried", "arrays, several batches"]):
         with case(name):
             folder = tmp_path / str(number)
@@ -258,7 +258,7 @@ def test_failed_start_leaves_no_files(tmp_path: Path) -> None:
 
 
 def test_goal_ends_a_run(tmp_path: Path) -> None:
-    """A task is solved where at most a hundredth is wrong; training alone reaches no goal."""
+    """A task is solved with at most 1 % errors; training alone reaches no goal."""
     run = begin("fresh", tmp_path / "a", goal=1.0)
     assert run.run().reason == "goal"
     assert run.progress.epoch == 1
@@ -270,7 +270,7 @@ def test_goal_ends_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", some_quick(PROBLEMS, QUICK))
 def test_invalid_checkpoint_states_are_rejected(name: str, tmp_path: Path) -> None:
-    """A state that is cut off, or has another shape, is refused before anything is taken up."""
+    """States that are missing or have a wrong shape are rejected before anything is restored."""
     run = begin(name, tmp_path, listeners=[interrupt_at(2)])
     run.run()
     *others, path = run.folder.checkpoints()
@@ -290,7 +290,7 @@ def test_invalid_checkpoint_states_are_rejected(name: str, tmp_path: Path) -> No
 
 
 def test_metrics_use_the_current_weights() -> None:
-    """As a problem finds them that was never validated with others; of weights that are not learned as well."""
+    """Metrics match those of a new problem, also for weights that are not learned."""
     measured = lambda problem: [measure() for measure in problem.metrics().values()]
     names = [name for name, row in PROBLEMS.items() if row.make().metrics() and " batches" not in name]
     assert len(names) == 8
@@ -344,7 +344,7 @@ def test_expectation_maximization_matches_fit(tmp_path: Path) -> None:
 
 
 def test_energy_cases_match_contrastive_divergence_by_hand(tmp_path: Path) -> None:
-    """Batches of an epoch are its cases once each; the steps follow the objective's own gradient."""
+    """Each epoch uses each case once; steps follow the gradient of the objective."""
     v = bits(45, 6)
     model, other = rbm(), rbm()
     problem = rnn.EnergyCases(model, v, 10, gibbs_steps=2, seed=3)
@@ -376,7 +376,7 @@ def test_energy_cases_match_contrastive_divergence_by_hand(tmp_path: Path) -> No
 
 
 def test_drawn_energy_cases_are_used_once() -> None:
-    """New ones in each epoch, what validates stays; the same whenever they are asked for."""
+    """Each epoch draws new cases; validation cases are fixed; draws are reproducible."""
     asked: list[int] = []
 
     def draw(generator: np.random.Generator, count: int, more: int = 0) -> Any:
@@ -402,7 +402,7 @@ def test_drawn_energy_cases_are_used_once() -> None:
 
 @pytest.mark.parametrize("pool", [None, "last"])
 def test_balanced_classes_have_equal_totals_of_scored_weights(pool: str | None) -> None:
-    """With constant outputs, the mean of -ln p over the classes: weights and unscored targets change nothing."""
+    """With constant outputs, the loss is the mean of -ln p over classes, for any weights and unscored targets."""
     generator, share = draws(0), np.array([0.2, 0.3, 0.5])
     net = rnn.Network([rnn.GRU(2)], 1, 3, reads="vectors", dtype="float64", pool=pool)
     net.theta = np.zeros_like(net.theta)

@@ -1,4 +1,4 @@
-"""Identity of a run: `resume` with another setting that changes the numbers raises an error that names it."""
+"""Identity of a run: `resume` with other settings that affect results raises an error that names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training: it learns, is reproducible, and loses nothing when it is stopped."""
+"""Training learns, is reproducible, and loses nothing when interrupted."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_early_stopping_and_stop_end_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", some_quick(optimizers.ALL, ("adam", "lbfgs", "greedy_hf", "riemannian")))
 def test_interrupted_run_resumes_to_the_same_files(tmp_path: Path, name: str) -> None:
-    """Files are equal byte by byte, for interruptions at the first step, in an epoch and at its end."""
+    """Files are equal byte by byte, for interruptions at the first step, within an epoch and at its end."""
     kind = optimizers.ALL[name]
     limit = {"clip_norm": 1.0} if issubclass(kind, optimizers.FirstOrder) else {}
     settings: dict[str, Any] = {"net": {"layers": [rnn.GRU(4)]}, "optimizer": kind(**limit), "epochs": 2}
@@ -177,7 +177,7 @@ def signalled(folder: Path, *numbers: int) -> Trainer:
 
 
 def test_signals_write_a_checkpoint_and_a_second_one_exits(tmp_path: Path) -> None:
-    """A second SIGHUP does not count: a closed terminal often sends two, by the shell and the system."""
+    """A second SIGHUP is ignored: a closed terminal often sends two."""
     before = [signal.getsignal(number) for number in (INTERRUPT, END, HANG_UP)]
     for numbers in ((END,), (HANG_UP,), (INTERRUPT, HANG_UP), (HANG_UP, HANG_UP)):
         with case(*numbers):
@@ -216,9 +216,7 @@ def test_failed_listener_loses_no_step(tmp_path: Path, whole: dict[str, bytes]) 
     require_it_goes_on(tmp_path / "parts", whole)
 
 
-def test_step_limit_validates_and_the_run_resumes(
-    tmp_path: Path, whole: dict[str, bytes]
-) -> None:
+def test_step_limit_validates_and_the_run_resumes(tmp_path: Path, whole: dict[str, bytes]) -> None:
     for steps in (1, 9, 20):
         folder = tmp_path / str(steps)
         with case(steps):
@@ -337,7 +335,7 @@ def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_runs_do_not_write_through_links(tmp_path: Path) -> None:
-    """A folder of others may have symbolic links to a user's files; dangling links are refused as well."""
+    """Folders may contain symbolic links to other files; dangling links are rejected as well."""
     for name in ("model.safetensors", "history.jsonl", "timing.jsonl", "checkpoint-000000099.safetensors"):
         with case(name):
             folder, new = tmp_path / f"of {name}", tmp_path / f"new {name}"
@@ -383,7 +381,7 @@ def test_history_changed_during_a_run(tmp_path: Path, whole: dict[str, bytes]) -
 
 
 def test_rejected_trainer_changes_no_file(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """A refused trainer changes no file: only the process that holds the lock may cut the history."""
+    """Only the process that holds the lock may truncate the history."""
 
     def another() -> None:
         before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
@@ -408,9 +406,7 @@ def test_resume_continues_from_steps_of_another_process(tmp_path: Path, whole: d
             require_same_files(contents(folder), whole)
 
 
-def test_checkpoint_replaced_during_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_replaced_during_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training process may remove old checkpoints; a reader then reads the newer one."""
     trainer(tmp_path / "run", listeners=[interrupt_at(5)]).run()
     folder, read = RunFolder(tmp_path / "run"), read_training_state

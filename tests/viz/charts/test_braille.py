@@ -1,4 +1,4 @@
-"""Curves of characters: every dot, read back from the braille."""
+"""Text curves in braille: every dot is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts of one kind each: what is drawn is the numbers, each in its place."""
+"""Charts show the given numbers at the right positions."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_loss_by_calls_is_the_best_so_far() -> None:
 
 
 def test_arm_movements_match_the_trajectories() -> None:
-    """The limb goes from the shoulder by the elbow to the hand; what is pushed lies over the way."""
+    """The limb has shoulder, elbow and hand; pushes are drawn over the trajectory."""
     moved = CenterOut(Controller([rnn.Elman(3)]), directions=3, time=5).trajectories()
     pushed = np.zeros((5, 3), bool)
     pushed[3:, 1] = True
@@ -243,7 +243,7 @@ def test_arm_movements_match_the_trajectories() -> None:
 
 
 def test_labels_are_spread_with_minimal_displacement() -> None:
-    """Least squares: no small change that keeps order, gaps and bounds is better."""
+    """No small change that keeps order, gaps and bounds has a lower squared displacement."""
     for places, gap, expected in (
         ([0.9, 0.1, 0.5], 0.2, [0.9, 0.1, 0.5]), ([0.5, 0.5], 0.1, [0.45, 0.55]), ([1.0, 1.0], 0.1, [0.9, 1.0]),
         ([0.3] * 5, 0.5, [0, 0.25, 0.5, 0.75, 1]), ([], 0.1, []),
@@ -351,7 +351,7 @@ def test_axis_ignores_a_single_spike() -> None:
 
 
 def test_short_texts_are_drawn_as_a_point():
-    """A line through one point would be an empty picture, and so would a point beyond the end of the text."""
+    """A line through one point would be invisible."""
     short = Costs(1000, (3.1,), (12,), (("text", 0),), 230)
     for axes in viz.cost_over_text(short).axes:
         (point,) = [line for line in axes.get_lines() if line.get_marker() == "o"]

@@ -1,4 +1,4 @@
-"""Training curves and runs beside each other: what is drawn from which rows."""
+"""Training curves and comparisons of runs: rows and lines."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_single_kinds_of_rows_are_drawn_and_non_numbers_skipped():
 
 
 def test_any_metric_is_drawn_by_name():
-    """On axes of its own where validation has another one than training."""
+    """Validation has separate axes if its metric differs."""
     for trained, validated, start, said in [
         ("train_error", "valid_error", {}, ["mean squared error"]),
         ("train_bits", "valid_bits", {}, ["bits per character"]),

@@ -1,4 +1,4 @@
-"""The flight recorder and the figure of many runs: what is drawn from which rows, and what is said of the others."""
+"""The flight recorder and the figure of many runs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_loss_axis_is_linear_below_a_decade():
 
 
 def test_steps_without_a_ratio_are_marked():
-    """λ grows there, which would otherwise be a riddle."""
+    """λ grows at these steps."""
     rows = [step(7, ratio=None), step(8, ratio=math.nan), step(9, ratio=None, after=None)]
     for before in (history(), []):
         axes = panels([*before, *rows])[RATIO]
@@ -111,7 +111,7 @@ def test_steps_without_a_ratio_are_marked():
 
 
 def test_structural_damping_weight_is_labelled():
-    """λ μ where it goes with λ, μ where it does not; and no λ where there is none (Krause)."""
+    """λ μ or μ, depending on the rule, and no λ without damping (Krause)."""
     for damping, structural, said in (
         (lambda k: 0.5**k, lambda k: 0.02 * 0.5**k, ["λ", "λμ (structural, μ = 0.02)"]),
         (lambda k: 0.1, lambda k: 0.5**k, ["λ", "μ (structural)"]),
@@ -202,7 +202,7 @@ def test_few_of_many_curves_are_drawn_with_the_count_in_the_title():
 
 
 def test_missing_curve_values_leave_gaps():
-    """A step whose model promised nothing has none; a gap is a gap."""
+    """Steps without a predicted reduction have no value."""
     nothing = [None, [], "wrong", 3, [-1.0], [0.0, 0.5], [None, None], [math.nan, -math.inf], [[1], {}]]
     rows = [step(k, cg_values=values) for k, values in enumerate(nothing)]
     assert MODEL not in panels(rows)
@@ -213,7 +213,7 @@ def test_missing_curve_values_leave_gaps():
 
 
 def test_invalid_values_are_ignored(tmp_path):
-    """Each of a step in turn, and all at once."""
+    """Each value of a step in turn, and all together."""
     rows = [step(1)]
     for value in [None, math.nan, math.inf, -math.inf, "x", True, [], {}, 10**400, 1e308, 5e-324]:
         for keys in [STEP, *([key] for key in STEP)]:
@@ -227,7 +227,7 @@ def test_invalid_values_are_ignored(tmp_path):
 
 
 def test_empty_panels_are_omitted():
-    """So the rows of other optimizers can be drawn, too."""
+    """Rows of other optimizers can be drawn, too."""
     found = panels([{"event": "step", "loss": 1.0 / k, "gradient_norm": 0.1} for k in range(1, 5)])
     assert found.keys() == {"Loss", "Norms"}
     assert found["Loss"].get_xlabel() == "step"
@@ -240,7 +240,7 @@ def test_empty_panels_are_omitted():
 
 
 def test_riemannian_runs_show_rates_by_part():
-    """Of rnn.Riemannian: two parts in turns, the fifth step canceled."""
+    """rnn.Riemannian with two alternating parts; the fifth step is canceled."""
     rows = [
         {
             "event": "step", "step": i, "loss": 2.0 / i, "gradient_norm": 1.0, "after": 2.0 / i if i == 5 else 1.5 / i,
@@ -277,7 +277,7 @@ def test_resumed_runs_replace_later_rows():
 
 
 def test_captions_and_legends_do_not_overlap():
-    """With all reasons that steps of one kind give, and ratios off the scale at both edges: the longest legends."""
+    """With the longest legends: all reasons, and ratios beyond both edges."""
     reasons = ["progress", "limit", "solved", "curvature", "not finite", "loss", "ratio"]
     changes = [{"cg_reason": r, "ratio": (-1) ** k * 12.34, "scale": k % 2} for k, r in enumerate(reasons, 1)]
     found = panels([step(k, **each) for k, each in enumerate(changes, 1)])
@@ -351,7 +351,7 @@ def test_resumed_runs_count_with_their_last_outcome():
 
 
 def test_runs_stopped_early_and_failed_runs_look_different():
-    """Another marker where it ended, another bar, another word; kinds of damping differ, too."""
+    """Different markers, bars and labels, also for kinds of damping."""
     figure = viz.minibatches_and_failures(TABLE)
     above, _, runs, _ = figure.axes
     marks = [drawn(above, f"structural damping: {end}") for end in ("open", "failed")]

@@ -1,4 +1,4 @@
-"""Laws of closed pictures: columns by time, rows by layer, one edge a state, nothing over anything else."""
+"""Laws of closed pictures: columns by time, rows by layer, one edge per state, no overlaps."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_edges_between_steps_have_state_names():
 
 
 def test_states_are_named_by_slot():
-    """Crossed on purpose: the second state is read first, and made last. Steps of other equations have no names."""
+    """The second state is read first and computed last. Other equations have no names."""
     with gn.scope(layer="layer0", cell="Odd"):
         a, b = gn.input((1, 2), name="a_0"), gn.input((1, 2), name="b_0")
     h = c = gn.input((1, 2), name="h_0")
@@ -356,7 +356,7 @@ def test_compiled_networks_are_closed():
 
 
 def test_feedback_and_jumps_in_time_are_drawn():
-    """o_{t-1} into layer 0 at t, h_{t-2} into t, and data that is read at every step."""
+    """o_{t-1} into layer 0 at t, h_{t-2} into t, and data read at every step."""
     o, h, context = (gn.input((1, 2), name=name) for name in ("o_0", "h_0", "z"))
     states = [h, h]
     for t in range(1, 6):
@@ -380,7 +380,7 @@ def test_many_time_steps_need_no_recursion():
 
 
 def test_no_two_boxes_overlap_with_any_notes():
-    """States side by side with wide numbers; of an LSTM two, one above the other, whose boxes are higher then."""
+    """States with wide numbers are side by side; two states of an LSTM are stacked in a higher box."""
     for stack in ((cells.LSTM,), (cells.LSTM, cells.LSTMPeephole, cells.NARX)):
         u = unrolled(*stack)
         for notes in (None, viz.values(u), viz.gradients(u.cost)):

@@ -64,7 +64,7 @@ def test_layers_and_notes_are_in_columns() -> None:
 
 
 def test_other_pictures_are_drawn_by_graphviz() -> None:
-    """Derivatives, and steps that differ, since some are folded."""
+    """Derivatives, and steps that differ because some are folded."""
     network = rnn.Network([rnn.Elman(8)], 5, 5)
     short, long = network.unroll(3, 2), network.unroll(9, 2)
     for thing in (gn.gradient(short.cost, list(network.parameters.values())), long):

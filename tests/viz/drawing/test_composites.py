@@ -1,4 +1,4 @@
-"""Composites are one operator in compact pictures, and nothing else is lost; subscripts are smaller and moved."""
+"""Composites are one operator in compact pictures; subscripts are smaller and shifted."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_scripts_are_smaller_and_moved() -> None:
 
 @pytest.mark.skipif(not any(r.is_there() for r in RENDERERS), reason="there is no Graphviz")
 def test_scripts_in_a_picture() -> None:
-    """The 1 of x₁ and the 2 of x² are smaller than the letters that they stand at, below and above them."""
+    """The 1 of x₁ is smaller and below, the 2 of x² smaller and above."""
     svg = viz.draw(gn.input((3,), name="x_1") ** 2).svg
     assert "baseline-shift" not in svg
     texts = [e for e in ET.fromstring(svg).iter() if e.tag.endswith("text")]

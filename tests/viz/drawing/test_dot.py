@@ -229,7 +229,7 @@ def test_time_runs_left_to_right_and_layers_bottom_to_top():
 
 
 def test_deep_graphs_raise_a_clear_error(regression):
-    """Deeper than Python's recursion goes."""
+    """Deeper than Python's recursion limit."""
     node, w = gn.input((2,), name="x"), gn.parameter(np.ones(2, "float32"), "w")
     for _ in range(3_000):
         node = gn.tanh(node + w)

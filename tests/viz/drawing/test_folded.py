@@ -1,4 +1,4 @@
-"""Long encoder-decoders are folded to a few steps: what stands at hidden steps alone is not lost."""
+"""Long encoder-decoders are folded without losing inputs of hidden steps."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def steps_of(layer: str, h: gn.Node, times: range) -> gn.Node:
 
 
 def test_consecutive_networks_are_folded_separately() -> None:
-    """Each is a part; a layer that comes again, or layers of one step, are none; nor is an output before the steps."""
+    """Each network is a part; repeated layers, single-step layers and outputs before the steps are not."""
     h = gn.input((1, 2), name="h_0")
     thrice = steps_of("c", steps_of("b", steps_of("a", h, range(1, 6)), range(6, 9)), range(9, 13))
     again = steps_of("a", steps_of("b", steps_of("a", h, range(1, 6)), range(6, 9)), range(9, 13))

@@ -1,4 +1,4 @@
-"""Merging: large graphs can be read, and what is left is what was there."""
+"""Merging makes large graphs readable and keeps the rest unchanged."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_work_grows_linearly_with_time():
 
 
 def test_nodes_used_only_by_folded_steps_are_folded():
-    """Elements taken out of a sequence, one for each step, in no scope."""
+    """Elements of a sequence, one for each step, without scope."""
     x, h = gn.input((12, 2, 3), name="x"), gn.input((2, 3), name="h_0")
     elements = [x[t] for t in range(12)]
     for t, element in enumerate(elements):

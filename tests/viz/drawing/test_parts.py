@@ -1,4 +1,4 @@
-"""Cells that contain other cells: each in a frame of its own, or closed."""
+"""Cells that contain other cells: in separate frames, or closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of drawings: every format is valid, the chain of renderers falls back, nothing is half-written."""
+"""Laws of drawings: valid formats, fallback of renderers, no partial files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAGIC = {
 
 
 def test_every_format_is_valid(regression, tmp_path):
-    """A suffix may be in capitals, a path a string."""
+    """Suffixes may be uppercase, paths strings."""
     for suffix, magic in (*MAGIC.items(), ("SVG", b"<svg")):
         with case(suffix):
             folder = tmp_path / f"of {suffix}"
@@ -56,7 +56,7 @@ def test_png_has_letters_without_any_system_font(regression, tmp_path, monkeypat
 
 
 def test_pictures_do_not_depend_on_the_locale(regression, monkeypatch):
-    """In Turkish, `<I>` in small letters is no `<i>`: names were left out."""
+    """In Turkish, the lowercase of `<I>` is not `<i>`, so names were missing."""
     here = viz.draw(regression).svg
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
     assert render._environment()["LC_ALL"] == "C"  # also where that country is not installed
@@ -202,7 +202,7 @@ def test_two_pictures_in_one_page_share_no_ids(regression):
 
 
 def test_slow_layouts_are_retried_with_less_effort(regression, monkeypatch):
-    """Neither without ranks, nor by another Graphviz: each would take as long."""
+    """Neither without ranks nor with another Graphviz, which would take as long."""
     tried = []
 
     def slow(*arguments, **settings):

@@ -1,4 +1,4 @@
-"""Pictures as TikZ: every shape, edge and text of the layout, in characters that pdflatex knows."""
+"""Pictures as TikZ: every shape, edge and text, in characters supported by pdflatex."""
 
 from __future__ import annotations
 

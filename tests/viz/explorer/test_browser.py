@@ -1,4 +1,4 @@
-"""The page in a browser: what a reader sees, does and reads, with headless Chromium."""
+"""The explorer page in headless Chromium: display and interaction."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def test_opened_boxes_keep_their_position(reader, tmp_path):
 
 
 def test_boxes_do_not_overlap(reader, lstm, tmp_path):
-    """Leaves and closed boxes are apart, and inside of the frames around them."""
+    """Leaves and closed boxes do not overlap, and are inside their frames."""
     other = viz.explore(rnn.LayerNormLSTM, tmp_path / "cell.html")
     for path, keys in ((lstm.path, "o"), (lstm.path, "os"), (other, ""), (other, "s")):
         reader.opens(path)

@@ -1,4 +1,4 @@
-"""Changes that a reader makes in the page: by NumPy, and by the page's own scripts where node is installed."""
+"""Changes in the explorer page, computed by NumPy and, if node is installed, by its scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of a page: what is computed, what is told of it, and that it is plain, small and the same each time."""
+"""The data of an explorer page: contents, escaping, size and reproducibility."""
 
 from __future__ import annotations
 

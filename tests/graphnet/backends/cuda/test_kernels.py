@@ -1,4 +1,4 @@
-"""Every kind of kernel equals NumPy, also with shared sums and cuBLAS, and can be assembled."""
+"""All kernels match NumPy, including shared sums and cuBLAS, and can be assembled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Law 8 on the GPU: a launch's blocks give the same bits in any order, on memory full of NaN."""
+"""Law 8 on the GPU: blocks give the same bits in any order, with memory full of NaN."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_stored_function_gives_the_same_bits(tmp_path) -> None:
 
 
 def test_again_transfers_only_varying_inputs(tmp_path) -> None:
-    """A varying input may also be a part of a result itself, without any instruction on it."""
+    """A varying input may itself be part of a result."""
     x, v = gn.input((3, 3), "float64"), gn.input((3, 3), "float64", varying=True)
     function = gn.compile([gn.concatenate([gn.tanh(x) @ v, v], axis=1)], [x, v], "cuda")
     function.save(tmp_path / "f.gn")
@@ -157,7 +157,7 @@ def test_missing_memory_or_package_raises_an_error(monkeypatch) -> None:
 
 @pytest.mark.skipif(not SIMULATED, reason="there is a GPU")
 def test_missing_gpu_raises_an_error() -> None:
-    """Without simulator and GPU, the error says what to do, and other back ends work."""
+    """Without simulator and GPU, the error has a remedy, and other back ends work."""
     program = """
 import graphnet as gn, numpy as np
 try:
@@ -305,7 +305,7 @@ def test_arrays_are_exchanged_with_numpy() -> None:
 
 @pytest.mark.slow
 def test_borrowed_memory_is_released_with_the_last_borrower() -> None:
-    """Borrowers: NumPy, graphnet, and a capsule that nobody opens."""
+    """Borrowers are NumPy, graphnet, and an unused capsule."""
     for name, take in {
         "NumPy": np.from_dlpack, "us": lambda lender: borrowed(lender.__dlpack__()), "nobody": Lender.__dlpack__,
     }.items():  # fmt: skip

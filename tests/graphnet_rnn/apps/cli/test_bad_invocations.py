@@ -85,7 +85,7 @@ def test_invalid_commands_give_one_line_errors(place: Path, command: str) -> Non
 
 
 def test_every_option_has_an_invalid_case() -> None:
-    """Options need a case of their own in at least one command, beside those for all options."""
+    """Each option needs an invalid case in at least one command."""
     lines = [line for rows in ROWS.values() for _, *lines in rows for line in lines]
     known = {word for line in lines for word in line.split() if word.startswith("--")} | SHARED.keys()
     for command in all_commands():

@@ -1,4 +1,4 @@
-"""Cells on the command line: from packages and users' files, with settings; the list of all cells."""
+"""Cells on the command line: from packages and user files, with settings; the list of all cells."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_settings_and_units() -> None:
 
 
 def test_layers_units_and_folder_names(elsewhere: Path) -> None:
-    """Each layer has its own weights. Without --units, the cell's own units are used."""
+    """Without --units, the units of the cell are used."""
     for cell, options, folder in (
         ("RHN(units=3, depth=2)", ["--layers", "2"], "text-RHN-units-3-depth-2"),
         ("../cells/random.py:Layer", [], "text-Layer"),
@@ -176,7 +176,7 @@ def test_errors_in_cell_files_have_the_line(elsewhere: Path, capsys: pytest.Capt
 
 
 def test_cells_are_found_in_the_working_folder(elsewhere: Path) -> None:
-    """As for `python -m`, although the installed command's path lacks the present folder."""
+    """As with `python -m`, although the path of the installed command lacks the working folder."""
     cell = find_cell("../cells/random.py:Slow")
     import random
 
@@ -189,7 +189,7 @@ def test_cells_are_found_in_the_working_folder(elsewhere: Path) -> None:
 
 
 def test_edited_cells_are_reported(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The weights belong to other equations: training stops with an error, other commands warn."""
+    """Changed equations stop training with an error; other commands warn."""
     file = elsewhere.parent / "cells" / "random.py"
     assert main([*TRAIN, "../cells/random.py:Slow(3)"]) == 0
     sample = ["sample", "run/model.safetensors", "--cell", "../cells/random.py:Slow", "--length", "3"]

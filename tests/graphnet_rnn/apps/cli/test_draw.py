@@ -79,7 +79,9 @@ def test_chart_of_a_run_follows_its_rows_or_the_options(here: Path, capsys: Any)
 
 
 @pytest.mark.slow
-def test_second_order_training_draws_a_flight_recorder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_order_training_draws_a_flight_recorder(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     small = "--cell Elman --units 4 --time 10 --batch 5 --sample 0 --gradient-batches 4 --steps 2 --out run"
     assert main(["train", "text.txt", *small.split(), "--optimizer", "hf(cg_steps=3)"]) == 0
     assert "run/curve.png and run/flight.png" in capsys.readouterr().out
@@ -153,7 +155,7 @@ def test_pages_and_charts_of_costs(reader: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_number_of_lanes_is_limited_by_the_text(reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Memory and time go with the lanes, and those beyond would read to score nothing."""
+    """Memory and time grow with the number of lanes."""
     Path("text.txt").write_text(TEXT[:60], encoding="utf-8")
     for lanes in ("50", "99999999"):
         evaluate("--context", "10", "--lanes", lanes, "--costs", f"{lanes}.svg")
@@ -164,7 +166,7 @@ def test_number_of_lanes_is_limited_by_the_text(reader: Path, capsys: pytest.Cap
 
 @pytest.mark.slow
 def test_demo_output_and_files(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    """Pictures, samples from noise on, a falling loss, checked derivatives, files and what to try next."""
+    """Pictures, samples of all epochs, a falling loss, checked derivatives, files and next commands."""
     monkeypatch.setattr(demo, "standard_library_text", lambda: standard_library_text(30_000))
     monkeypatch.setenv("GRAPHNET_COMMAND", "python3 run.py")
     monkeypatch.chdir(tmp_path)
@@ -187,7 +189,7 @@ def test_demo_output_and_files(tmp_path: Path, monkeypatch: Any, capsys: Any) ->
 
 
 def test_demo_rejects_folders_in_use(tmp_path: Path, capsys: Any) -> None:
-    """By another demo, or by a training that goes on with what one made."""
+    """Folders in use by another demo or a training run."""
     (tmp_path / demo.MARKER).touch()
     (tmp_path / "history.jsonl").write_text("{}\n", encoding="utf-8")
     for used, said in (
@@ -201,7 +203,7 @@ def test_demo_rejects_folders_in_use(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_demo_replaces_only_files_of_demos(tmp_path: Path) -> None:
-    """Also where one was killed at once, which leaves a lock; what others put there stays, and then all of it."""
+    """Includes killed demos, which leave a lock; files of the user are kept."""
     lock = f".{demo.MARKER}.lock"
     (tmp_path / lock).touch()
     with demo._fresh_folder(tmp_path) as folder:

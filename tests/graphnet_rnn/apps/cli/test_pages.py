@@ -1,4 +1,4 @@
-"""Pages of the writer and of a sweep, in Chromium: requests, actions, display."""
+"""Pages of the writer and of sweeps in Chromium: requests, actions, display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training on sequences of files by the command line: what is trained is rnn.Arrays, judged and predicted by loops."""
+"""Training on sequence files from the command line matches rnn.Arrays, evaluation and prediction by loops."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_trained_models_are_evaluated_and_predict(capsys: Any, target: str, loss
 
 
 def test_output_bias_starts_at_the_frequencies_of_weighted_targets() -> None:
-    """Of steps that there are, and whose weight is above 0."""
+    """Counts steps within the lengths whose weight is above 0."""
     lengths = RANDOM.integers(1, 6, 30)
     w = 2.0 * (RANDOM.random((5, 30)) > 0.5)
     y, bits = RANDOM.integers(0, 3, (5, 30)), 1.0 * (X > 0.5)
@@ -111,7 +111,7 @@ def test_output_bias_starts_at_the_frequencies_of_weighted_targets() -> None:
 
 
 def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
-    """From arrays and from a table alike: what is trained, judged and predicted has the steps that there are."""
+    """For arrays and tables: training, evaluation and prediction ignore padding."""
     lengths = np.random.default_rng(1).integers(1, 6, 30)
     inside = np.arange(5)[:, None] < lengths
     y = X.sum(axis=2)
@@ -144,7 +144,7 @@ def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_columns_are_read_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of training, wherever they stand in another table, and whatever else it has."""
+    """Columns may be in another order, beside other columns."""
     a, b, who = X[..., 0].T.ravel(), X[..., 1].T.ravel(), np.repeat(np.arange(30), 5)
     y, z = a + b, a - b
     written("train.csv", "who,a,b,y,z", who, a, b, y, z)
@@ -196,7 +196,7 @@ def test_command_matches_training_on_arrays() -> None:
 
 @pytest.mark.parametrize("data", ["d.npz", "task:addition(10)"])
 def test_resumed_run_matches_an_uninterrupted_run(here: Path, data: str) -> None:
-    """Also where the file has moved."""
+    """Includes moved files."""
     train = ["train", data, *TRAIN[2:], "--optimizer", "adam", "--gradient-batches", "1"]
     assert main([*train, "--epochs", "4", "--out", "whole"]) == 0
     assert main([*train, "--steps", "5", "--out", "parts"]) == 0
@@ -223,7 +223,7 @@ def test_folds_are_validated_with_weights() -> None:
 
 
 def test_folds_of_series_validate_on_a_block_of_time() -> None:
-    """And what is next to it is not learned from: other values there make the same run."""
+    """Steps next to the block are not used for training."""
     x = np.random.default_rng(0).standard_normal((48, 2))
 
     def trained(folder: str, x: np.ndarray) -> bytes:

@@ -1,4 +1,4 @@
-"""A table of dates, categories and empty cells by the command line alone: train, evaluate, predict."""
+"""Tables with dates, categories and empty cells from the command line: train, evaluate, predict."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_balanced_classes_have_equal_weight_in_training() -> None:
 
 
 def test_classes_without_a_scored_target_are_outputs(capsys: Any) -> None:
-    """Only the last row of a case is judged, so the class c is never a target."""
+    """Only the last row of a case is scored, so the class c is never a target."""
     rows = [
         f"{case},{step},{'c' if step == 0 else 'ab'[case % 2]}" for case in range(12) for step in range(3)
     ]
@@ -181,7 +181,7 @@ def test_last_tenth_of_a_long_table_is_used_for_validation(capsys: Any) -> None:
 
 
 def test_independent_rows_by_the_command_line(capsys: Any) -> None:
-    """Equal times in a table without cases; the model knows that rows are independent."""
+    """Equal times in a table without cases; the model stores that rows are independent."""
     how = ["--target", "open", "--inputs", "sky,warmth", "--time-column", "date", "--calendar", "hour"]
     assert main(["train", "sales.csv", *how, "--out", "run"]) == 1
     assert "add --independent-rows if rows do not depend on each other" in capsys.readouterr().err
@@ -275,7 +275,7 @@ def test_inapplicable_options_are_rejected(capsys: Any) -> None:
 
 
 def test_validation_rows_do_not_change_training(capsys: Any) -> None:
-    """Of a forecast: other values in the last tenth of each case make the same training loss."""
+    """For forecasts: other values in the last tenth of each case give the same training loss."""
     first = []
     for folder, factor in (("one", 1), ("two", 100)):
         changed = []

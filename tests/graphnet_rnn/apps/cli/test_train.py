@@ -121,7 +121,7 @@ def test_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_training_ends_with_the_score_on_the_test_text(here: Path, capsys: Any) -> None:
-    """The printed score equals that of `evaluate` on the same characters."""
+    """The printed score matches `evaluate` on the same characters."""
     (here / "test.txt").write_text(TEXT[round(len(TEXT) * 0.9) :], encoding="utf-8")
     numbers, judge = [], ["evaluate", "run/model.safetensors", "test.txt", "--context", "5"]
     for command in ([*TRAIN, "--time", "5", "--steps", "5"], judge):
@@ -151,7 +151,7 @@ def test_failed_curve_drawing_does_not_fail_the_run(here: Path, capsys: Any, mon
     ],
 )
 def test_schedules_and_optimizers_resume_exactly(here: Path, schedule: str, optimizer: str) -> None:
-    """The learning rates equal the library's."""
+    """The learning rates match the library."""
     options = [*SMALL, "--units", "3", "--optimizer", optimizer, "--quiet"]
     options += ["--schedule", schedule, "--average", "0.9"] if schedule else ["--steps", "8"]
     for epochs, folder in (("2", "whole"), ("1", "run")):
@@ -165,8 +165,10 @@ def test_schedules_and_optimizers_resume_exactly(here: Path, schedule: str, opti
         assert [row["learning_rate"] for row in steps] == pytest.approx([base * each for each in expected])
 
 
-def test_resume_without_changes_and_with_other_back_ends(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Alone, it changes nothing, since all epochs are made. Then continues with other back ends."""
+def test_resume_without_changes_and_with_other_back_ends(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without changes, no epoch is left; then training continues with other back ends."""
     before = files(run)
     assert main(AGAIN) == 0
     assert capsys.readouterr() == ("", "")
@@ -435,7 +437,7 @@ def test_start_and_resume_with_a_user_defined_cell(here: Path) -> None:
 
 
 def test_start_from_a_model_uses_its_loss_and_columns(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The model's loss and columns are used, for columns in any order. A table with others is refused."""
+    """The model's loss and columns are used, for columns in any order. Tables with others are rejected."""
     table = np.random.default_rng(0).standard_normal((200, 3)).round(2)
     np.savetxt("one.csv", table, "%.3f", ",", header="a,b,c", comments="")
     np.savetxt("two.csv", table[:, ::-1], "%.3f", ",", header="c,b,a", comments="")

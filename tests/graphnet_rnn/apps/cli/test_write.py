@@ -1,4 +1,4 @@
-"""graphnet-rnn write, key by key, in a terminal: what is seen, and what is in the file."""
+"""graphnet-rnn write in a terminal: keys, screen contents and files."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_unnamed_text_is_saved_and_external_changes_are_detected(written: Any, t
 
 
 def test_unsaved_text_is_kept_after_a_signal(written: Any, tmp_path: Path) -> None:
-    """By who is told to end, and, once more, by whose terminal is closed."""
+    """The program is terminated, or its terminal is closed."""
     (tmp_path / "novel.txt").write_text("abc", encoding="utf-8")
     t = written("novel.txt", columns=100)
     t.press(" def", sees="abc def")
@@ -152,7 +152,7 @@ def folded(text: str, columns: int) -> list[str]:
 
 @pytest.mark.slow
 def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path) -> None:
-    """→ draws as the draft itself would, changes nothing else, and Tab takes the one that is seen."""
+    """→ draws as the draft does and changes nothing else; Tab accepts the visible suggestion."""
     columns = 20
     t = written("novel.txt", "--seed", "3", columns=columns)
     draft = Draft(network(), 0.7, 3)
@@ -202,7 +202,7 @@ def test_learning_and_colours(written: Any) -> None:
 
 
 def test_page_shows_the_last_full_rows() -> None:
-    """The rows that are seen are the last ones of the whole text, whatever its letters are."""
+    """The visible rows are the last ones of the text, for any letters."""
 
     def shown_on(text: str, rows: int, columns: int) -> str:
         return "".join(piece[1] for piece in page(Snapshot(text, (None,) * len(text)), rows, columns, text))

@@ -72,7 +72,7 @@ def test_rejected_commands_can_be_retried(text: str, tmp_path: Path, monkeypatch
 @linux
 @pytest.mark.parametrize("search", some_quick([True, False], [True]))
 def test_killed_sweeps_resume(text: str, tmp_path: Path, take: Any, search: bool) -> None:
-    """A killed grid and a killed search by Optuna continue from their folders alone, and lose nothing."""
+    """Killed grids and Optuna searches resume from their folders and lose nothing."""
     more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'"
     how = (2, "[2, 4, 8, 16]", more) if search else (40, "[4]")
     command, out = command_of(tmp_path, *how), tmp_path / "s"

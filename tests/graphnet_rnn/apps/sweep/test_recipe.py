@@ -1,4 +1,4 @@
-"""Recipes: what they say, the configurations that follow, and what is refused."""
+"""Recipes: parsing, configurations, and invalid recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps: each run is the one that `train` makes, the worst are cut, searches go where others do well."""
+"""Sweeps: runs match `train`, halving stops the worst, and searches improve."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.tables import case
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_sweep_runs_match_train(text: str, tmp_path: Path) -> None:
-    """In processes of their own; all others here train in that of the tests."""
+    """Uses separate processes; the other tests train in the test process."""
     wanted = recipe(text, settings={"units": 4, "cell": Values(("GRU", "Nonsense"))})
     sweep = Sweep(wanted, tmp_path / "sweep")
     seen: list[str] = []
@@ -86,7 +86,7 @@ def test_halving_stops_the_worst_runs_and_resumes_the_best(text: str, tmp_path: 
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize(("unit", "most"), [("steps", 40), ("core_seconds", 0.2)])
 def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, unit: str, most: float) -> None:
-    """Two configurations that are halved after half the budget, and two that are not; each goes on where it was."""
+    """Two configurations are halved after half the budget, two are not; all resume from their state."""
     half = most // 2 if unit == "steps" else most / 2
     settings = {"rate": Between(1e-4, 0.1, log=True), "units": 4, **SMALL, unit: most}
     wanted = Recipe(text, settings, "random", trials=4, halving=Halving(half, 2, brackets=True))
@@ -217,7 +217,7 @@ def test_folder_stores_data_by_content(text: str, tmp_path: Path) -> None:
 
 
 def test_tables(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of histories that are written by hand."""
+    """Uses hand-written histories."""
     settings = {"units": Values((4, 8)), "cell": Values(("A_1", "B|<&")), "epochs": 2}
     book = Book(Recipe(text, settings, seeds=2), tmp_path / "sweep")
     for entry in book.entries:
@@ -257,7 +257,7 @@ def test_sweep_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_source_of_imported_code_is_reported(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before it does, also where the folder alone says it; to tell of a sweep runs none."""
+    """Reported before importing, also if only the folder names it; reports import no code."""
     mine, ran, folder = tmp_path / "mine.py", tmp_path / "ran", str(tmp_path / "s")
     code = f"import pathlib\nimport graphnet_rnn as rnn\npathlib.Path({str(ran)!r}).touch()\nclass Own(rnn.GRU): pass\n"
     mine.write_text(code, encoding="utf-8")
@@ -273,7 +273,7 @@ def test_source_of_imported_code_is_reported(
 
 
 def test_guide_recipe(text: str, tmp_path: Path) -> None:
-    """It says 24 settings with halving, and nothing that `train` does not know."""
+    """The guide uses 24 settings with halving, and only settings of `train`."""
     page = (Path(__file__).parents[4] / "docs" / "hyperparameter_search.md").read_text("utf-8")
     (words,) = re.findall(r"```toml\n(data = .*?)```", page, re.DOTALL)
     (tmp_path / "r.toml").write_text(words, encoding="utf-8")
@@ -287,7 +287,7 @@ def test_guide_recipe(text: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 def test_joblib_and_dask_give_the_same_runs(text: str, tmp_path: Path) -> None:
-    """Also with halving; here in threads of joblib, in its processes where they are killed."""
+    """Includes halving; uses joblib threads."""
     wanted = recipe(text, 3, halving=Halving(1, 2))
     Sweep(wanted, tmp_path / "here").run()
     seen: list[str] = []
@@ -305,7 +305,7 @@ def test_joblib_and_dask_give_the_same_runs(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("inside")
 def test_ray_is_registered_with_joblib(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its package does that, which is not installed here; what stands in for it starts the runs."""
+    """A stand-in for Ray's package, which is not installed here, starts the runs."""
     asked: list[str] = []
 
     class Ray(joblib._parallel_backends.ThreadingBackend):
@@ -355,7 +355,7 @@ def by_hand(book: Book, number: int, *values: float, ends: bool = True) -> None:
 
 
 def test_sampler_proposes_better_settings(text: str, tmp_path: Path) -> None:
-    """Of a bowl of two settings, one of which is one only beside a value of a third; the folder keeps all there is."""
+    """The cost is a bowl over two settings, one of them conditional; the folder keeps all trials."""
     ranges = {
         "rate": Between(1e-4, 1.0, log=True), "layers": Values((1, 2)),
         "dropout": Between(0.0, 0.9, when={"layers": (2,)}), "epochs": 1,
@@ -389,7 +389,7 @@ def test_pruner_stops_worse_runs(text: str, tmp_path: Path) -> None:
 
 
 def test_every_pruner_of_optuna_works(text: str, tmp_path: Path) -> None:
-    """But for one that needs another pruner."""
+    """Except one that needs another pruner."""
     needed = {"PercentilePruner": {"percentile": 25.0}, "ThresholdPruner": {"upper": 1.0}}
     for kind in (k for k in dir(optuna.pruners) if k.endswith("Pruner")):
         if kind not in ("BasePruner", "PatientPruner"):
@@ -432,8 +432,10 @@ def test_settings_absent_from_the_recipe_are_reported_as_damage(text: str, tmp_p
 
 
 @pytest.mark.parametrize("asked", ["propose", "is_hopeless"])
-def test_failed_search_stops_all_runs(text: str, tmp_path: Path, monkeypatch: Any, take: Any, asked: str) -> None:
-    """Its runs are ended, not waited for."""
+def test_failed_search_stops_all_runs(
+    text: str, tmp_path: Path, monkeypatch: Any, take: Any, asked: str
+) -> None:
+    """Runs are stopped immediately."""
     take(Endless)
     settings = {"units": Between(2, 9, whole=True), **SMALL, "epochs": 100_000}
     wanted = Recipe(text, settings, "optuna", trials=3, pruner=Optuna("MedianPruner"))

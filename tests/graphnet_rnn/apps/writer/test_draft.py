@@ -1,4 +1,4 @@
-"""Draft against reading the whole text; Desk and Document: orders, files, recovery of text."""
+"""Draft matches reading the whole text; Desk and Document: orders, files, recovery of text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LONG = [pytest.param(rnn.LSTM, "learned", seed, marks=pytest.mark.slow) for seed
 
 @pytest.mark.parametrize(("cell", "initial", "seed"), [(rnn.LSTM, "zero", 0), (rnn.GRU, "learned", 0), *LONG])
 def test_orders_in_any_sequence_match_reading_the_whole_text(cell: Any, initial: str, seed: int) -> None:
-    """Typing, accepting, other suggestions, undoing: always as if the text had been read from its start."""
+    """After typing, accepting, other suggestions and undoing in random order."""
     draws = np.random.default_rng(seed)
     d = Draft(network(cell, initial_state=initial), seed=1)
     for _ in range(300):
@@ -233,7 +233,7 @@ def test_weights_before_lessons_take_bounded_memory(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("broken", [np.nan, 1e308])
 def test_lessons_with_non_finite_weights_are_undone(broken: float) -> None:
-    """NaN is seen by the step; 1e308, times a rate of 10, in the weights."""
+    """NaN is found by the step, an overflow of 1e308 times 10 in the weights."""
     net = network()
     start = net.theta.copy()
     d = Draft(net, learn=rnn.SGD(10.0), piece=3)
@@ -332,7 +332,7 @@ def test_desk_learns_when_idle_and_reports_failures() -> None:
 
 
 def test_unsaved_text_is_written_beside_its_file(tmp_path: Path, monkeypatch: Any) -> None:
-    """A text without a name is written to the working folder; existing files are never replaced."""
+    """Unnamed texts are written to the working folder; existing files are never replaced."""
     own, before = Document(tmp_path / "x.txt"), tmp_path / "x.txt.unsaved"
     with Desk(Draft(network())) as desk:
         assert desk.rescue(own) is None
