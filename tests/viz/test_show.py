@@ -57,7 +57,7 @@ def test_charts_display_themselves_and_never_raise(monkeypatch):
     assert set(chart._repr_mimebundle_()) == {"text/plain"}
 
 
-def test_invalid_matplotlib_settings_give_one_sentence(tmp_path, monkeypatch):
+def test_invalid_matplotlib_settings_give_one_line_errors(tmp_path, monkeypatch):
     with (
         matplotlib.rc_context({"axes.prop_cycle": cycler(color=[])}),
         pytest.raises(viz.DrawingError, match=r"matplotlib.* fails .*matplotlibrc"),

@@ -153,7 +153,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
+def test_known_bad_files_give_one_line_errors(tmp_path: Path) -> None:
     """The checksum is valid. No memory is allocated for sizes that only the description claims."""
     network, path = rnn.Network([rnn.LSTM(3)], 4, 4), tmp_path / "odd"
     network.vocabulary = rnn.data.Vocabulary("abcd")

@@ -134,7 +134,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_driver_errors_have_one_sentence(fault: str, libraries: Path, tmp_path: Path) -> None:
+def test_driver_errors_are_one_line(fault: str, libraries: Path, tmp_path: Path) -> None:
     program = """
 import graphnet as gn, numpy as np
 from graphnet.backends import usable_backends
