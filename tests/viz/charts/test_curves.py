@@ -128,7 +128,7 @@ def test_validation_is_solid_training_dotted_and_the_best_is_named(tmp_path):
     assert axes.get_title(loc="left") == "Both"
 
 
-def test_epochs_are_drawn_at_their_last_step_or_log_seconds():
+def test_compare_runs_by_step_and_by_seconds():
     np.testing.assert_allclose(
         lines(viz.compare_runs({"a": history([3, 2])}, by="step").axes[0])[0].get_xdata(), [10, 20]
     )
