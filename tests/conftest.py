@@ -1,4 +1,4 @@
-"""Without a GPU, the cuda back end runs in Numba's simulator, which must be chosen before Numba is loaded."""
+"""Uses Numba's simulator if there is no GPU, which must be chosen before Numba is imported."""
 
 from __future__ import annotations
 

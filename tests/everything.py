@@ -1,4 +1,4 @@
-"""All checks, however long they take: python3 run.py everything [STEP ...]
+"""All checks, including slow ones: python3 run.py everything [STEP ...]
 
 It goes on after a step that fails, and ends with a table of what ran, passed, failed and was skipped, with the reasons.
 Steps that were run before, of the same commit without changes, are in the table as well (build/everything.json).

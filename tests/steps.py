@@ -1,4 +1,4 @@
-"""The steps of CI that run tests: python3 run.py test | quick | elsewhere, each with arguments for pytest.
+"""Test steps of CI: python3 run.py test | quick | elsewhere, each with arguments for pytest.
 
     python3 run.py test                            the suite, without what is marked slow, and without the guides
                                                    and tutorials, which `python3 run.py newcomer` runs

@@ -1,4 +1,4 @@
-"""Tables of tests: a row that is missing is named, and so is the row that failed."""
+"""Helpers for test tables: errors name missing and failed rows."""
 
 from __future__ import annotations
 

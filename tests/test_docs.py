@@ -1,4 +1,4 @@
-"""Programs of README, guides and design pages run and print what the pages show; named paths exist."""
+"""Programs of README, guides and design pages print the output that the pages show; named paths exist."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_a_guide_runs_as_it_stands(
+def test_guides_run(
     guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Runs every block in one namespace and an empty folder; figures and pictures can be rendered."""
@@ -114,7 +114,7 @@ def test_guides_with_required_output_are_run() -> None:
     assert set(TOLD) <= {*GUIDES}
 
 
-def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
+def test_examples_need_no_more_lines_than_keras_or_pytorch() -> None:
     """The page refers to this test. A section has blocks for the data, graphnet, and the other library."""
 
     def lines_of(block: str) -> int:
@@ -135,7 +135,7 @@ def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
 
 
 @pytest.mark.slow
-def test_programs_of_the_guides_fit_the_annotations(tmp_path: Path) -> None:
+def test_programs_of_the_guides_pass_type_checks(tmp_path: Path) -> None:
     """mypy --strict, but for functions without annotations."""
     for guide in GUIDES:
         page = ROOT / "README.md" if guide == "README" else DOCS / f"{guide}.md"
@@ -190,7 +190,7 @@ TERMS = {
 }
 
 
-def test_pages_have_the_terms_for_which_readers_search() -> None:
+def test_pages_contain_search_terms() -> None:
     missing = []
     for page, terms in TERMS.items():
         text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").lower().split())
@@ -206,8 +206,8 @@ def test_every_guide_is_run_for_the_site() -> None:
     assert {*ast.literal_eval(listed)} == wanted, "add it to guides_that_run in docs/conf.py"
 
 
-def test_commands_of_the_guides_are_understood() -> None:
-    """Every `graphnet-rnn` line of a console block is one that the command line takes."""
+def test_commands_of_the_guides_are_valid() -> None:
+    """Every `graphnet-rnn` line of a console block is a valid command."""
     lines = [
         line
         for page in [*DOCS.glob("*.md"), ROOT / "README.md"]
@@ -238,14 +238,14 @@ def test_every_program_shows_its_help(
 
 
 @pytest.mark.parametrize("program", ["architectures", "gallery"])
-def test_pages_are_what_their_programs_write(
+def test_generated_pages_are_up_to_date(
     program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [program, "--check"])
     assert runpy.run_path(str(DOCS / f"{program}.py"))["main"]() == 0, capsys.readouterr().out
 
 
-def test_training_on_arrays_runs_as_it_stands() -> None:
+def test_training_on_arrays_guide_runs() -> None:
     trained, in_units, code = blocks_of(DOCS / "arrays_and_tables.md")
     names: dict[str, Any] = {}
     exec(trained, names)
@@ -257,7 +257,7 @@ def test_training_on_arrays_runs_as_it_stands() -> None:
     assert names["result"].loss < 0.01
 
 
-def test_forecasts_run_as_they_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_forecasting_guide_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(tmp_path)
     table, steps = blocks_of(DOCS / "forecasting.md")
@@ -270,7 +270,7 @@ def test_forecasts_run_as_they_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert names["error"] < 0.2
 
 
-def test_second_order_training_runs_as_it_stands() -> None:
+def test_second_order_guides_run() -> None:
     hessian_free, minimum, more = blocks_of(DOCS / "second_order.md")
     hmm, chain = blocks_of(DOCS / "hmm_and_rbm.md")
     (objective,) = blocks_of(DOCS / "non_convex_losses.md")
@@ -294,7 +294,7 @@ def test_second_order_training_runs_as_it_stands() -> None:
     assert n.objective.loss(n.objective.start()) < 0.0
 
 
-def test_curvature_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curvature_guide_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     network, spectrum, fisher = blocks_of(DOCS / "curvature.md")
     names: dict[str, Any] = {}
@@ -373,7 +373,7 @@ def test_files_can_be_read_in_the_order_of_the_page() -> None:
     assert sum(lines) <= 3200  # with the examples of docstrings
 
 
-def test_tables_of_packages_name_what_is_beside_them() -> None:
+def test_package_docstrings_name_existing_modules() -> None:
     seen = 0
     for package in ("graphnet", "graphnet_rnn", "viz"):
         for path in (ROOT / package).rglob("__init__.py"):
@@ -401,7 +401,7 @@ def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
         assert any(folder.startswith(path) or path.startswith(folder) for path in pages), folder
 
 
-def test_the_index_has_the_layers_of_the_test_of_imports() -> None:
+def test_index_has_the_layers_of_test_imports() -> None:
     block = re.search(r"^```\n(.*?)^```", text_of(INDEX), re.DOTALL | re.MULTILINE)
     assert block
     shown: dict[str, list[tuple[str, ...]]] = {}
@@ -416,7 +416,7 @@ def test_the_index_has_the_layers_of_the_test_of_imports() -> None:
         assert shown[name] == [parts for parts in held if not parts[0].startswith("__")], name
 
 
-def test_functions_fit_on_a_screen() -> None:
+def test_functions_are_short() -> None:
     found = {}
     for folder in ("graphnet", "graphnet_rnn", "viz", "benchmarks", "docs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -447,7 +447,7 @@ def test_code_blocks_of_a_design_page_print_their_output(
         assert capsys.readouterr().out == shown
 
 
-def test_the_paper_cites_what_its_bibliography_has() -> None:
+def test_paper_cites_every_entry_of_its_bibliography() -> None:
     folder = ROOT / "paper"
     cited = set(re.findall(r"@(\w+)", (folder / "paper.md").read_text(encoding="utf-8")))
     listed = re.findall(r"^@\w+\{(\w+),", (folder / "paper.bib").read_text(encoding="utf-8"), re.MULTILINE)

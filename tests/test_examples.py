@@ -1,4 +1,4 @@
-"""Docstrings of public names: their examples print what they show, and each parameter is explained."""
+"""Docstring examples print the shown output, and every parameter is explained."""
 
 from __future__ import annotations
 

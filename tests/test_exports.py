@@ -48,7 +48,7 @@ def test_every_function_of_the_ops_and_every_optimizer_is_exported() -> None:
         assert getattr(rnn, kind.__name__) is kind
 
 
-def test_one_error_catches_all() -> None:
+def test_graphnet_error_catches_all_errors() -> None:
     """`except gn.GraphnetError` catches every error class of the packages."""
     raised = [
         each
@@ -65,7 +65,7 @@ def names_of_the_api() -> SimpleNamespace:
     return SimpleNamespace(**runpy.run_path(str(DOCS / "extensions" / "names.py")))
 
 
-def test_every_public_name_has_its_place_on_the_pages_of_the_api() -> None:
+def test_every_public_name_is_on_the_api_pages() -> None:
     """Does not need Sphinx, unlike test_site."""
     names = names_of_the_api()
     listed: set[str] = set()

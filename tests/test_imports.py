@@ -139,7 +139,7 @@ def test_compiled_back_ends_do_not_import_each_other() -> None:
         assert not found & {f"graphnet.backends.{name}" for name in ("numba", "cuda") if name != own}, own
 
 
-def test_the_engine_needs_numpy_alone() -> None:
+def test_engine_needs_only_numpy() -> None:
     """Other packages are imported on first use."""
     allowed = {"graphnet", "numpy", *sys.stdlib_module_names}
     heavy = {
@@ -202,7 +202,7 @@ def fresh(code: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=300).stdout
 
 
-def test_a_start_imports_little() -> None:
+def test_imports_load_few_modules() -> None:
     for code, most in (
         ("import graphnet", 3),
         ("import graphnet_rnn", 5),
@@ -222,7 +222,7 @@ def test_a_start_imports_little() -> None:
             assert 0 < len(ours) <= most, ours
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_can_be_imported() -> None:
     """All public names of the packages and of their lazily imported parts can be imported."""
     waiting: list[ModuleType] = [graphnet, graphnet_rnn, viz]
     seen = 0
@@ -245,7 +245,7 @@ def test_every_public_name_is_there() -> None:
     assert seen > 15
 
 
-def test_late_names_hold_no_thread_back() -> None:
+def test_lazy_names_cause_no_deadlock() -> None:
     """No module uses a lazy name during its own import, which could cause a deadlock between threads.
 
     Threads may also use lazy names for the first time at once.
@@ -254,7 +254,7 @@ def test_late_names_hold_no_thread_back() -> None:
     fresh(THREADS)
 
 
-def test_a_name_that_is_none() -> None:
+def test_unknown_names_raise_errors() -> None:
     with pytest.raises(AttributeError, match="module 'graphnet' has no attribute 'compil'") as raised:
         graphnet.compil  # type: ignore[attr-defined]
     assert (raised.value.name, raised.value.obj) == ("compil", graphnet)

@@ -1,4 +1,4 @@
-"""Pages that run in a browser: what Draw your cell computes, and what its folder contains.
+"""Pages that run in a browser: computations and files of Draw your cell.
 
 With GRAPHNET_PYODIDE (a folder of Pyodide with NumPy and pydoc-data) and GRAPHNET_VIZ_JS (viz-global.js of
 @viz-js/viz), the page is opened in Chromium.
@@ -111,7 +111,7 @@ def pyodide(tmp_path: Path) -> Path:
     return folder
 
 
-def test_folder_has_what_the_page_loads(writer: dict[str, Any], pyodide: Path, tmp_path: Path) -> None:
+def test_folder_has_all_files_of_the_page(writer: dict[str, Any], pyodide: Path, tmp_path: Path) -> None:
     graphviz = tmp_path / "viz-global.js"
     graphviz.write_text("var Viz", encoding="utf-8")
     for k in range(2):
@@ -131,8 +131,8 @@ def test_folder_has_what_the_page_loads(writer: dict[str, Any], pyodide: Path, t
             writer["files_of"](pyodide, [name])
 
 
-def test_the_archive_alone_is_enough(writer: dict[str, Any], tmp_path: Path) -> None:
-    """With NumPy, and without Numba, pygraphviz and matplotlib, as in the browser."""
+def test_archive_is_self_contained(writer: dict[str, Any], tmp_path: Path) -> None:
+    """With NumPy only, as in the browser: without Numba, pygraphviz and matplotlib."""
     archive = tmp_path / "graphnet.zip"
     archive.write_bytes(writer["packed"]([*writer["OURS"], *writer["PURE"]]))
     with zipfile.ZipFile(archive) as opened:
@@ -152,8 +152,8 @@ assert "/packages/" in rnn.__file__
     assert done.returncode == 0, done.stderr
 
 
-def test_a_lesson_starts_with_its_installation(writer: dict[str, Any]) -> None:
-    """Its own cells follow unchanged, but links out of JupyterLite's files, which would be dead, are text."""
+def test_lessons_start_with_installation(writer: dict[str, Any]) -> None:
+    """Cells of the lesson are unchanged, but links out of JupyterLite's files become text."""
     pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
     opener = runpy.run_path(str(ROOT / "tutorials" / "__main__.py"))
     links = 0

@@ -1,4 +1,4 @@
-"""The wheel and the source archive: complete, and the same bytes for the same files."""
+"""The wheel and the source archive are complete and reproducible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("first") / "a folder", 0o644)
 
 
-def test_wheel_has_all_files_of_the_packages_and_what_people_see(first: Path) -> None:
+def test_wheel_has_all_package_files_and_metadata(first: Path) -> None:
     with zipfile.ZipFile(first / f"graphnet_rnn-{graphnet.__version__}-py3-none-any.whl") as wheel:
         found = {name for name in wheel.namelist() if ".dist-info/" not in name}
         (metadata,) = (name for name in wheel.namelist() if name.endswith("dist-info/METADATA"))
@@ -62,7 +62,7 @@ def test_source_archive_has_tests_documentation_and_programs(first: Path) -> Non
     } <= names
 
 
-def test_the_same_files_make_the_same_bytes(first: Path, tmp_path: Path) -> None:
+def test_builds_are_reproducible(first: Path, tmp_path: Path) -> None:
     second = built(tmp_path / "second", 0o600)
     for path in first.iterdir():
         assert path.read_bytes() == (second / path.name).read_bytes(), path.name

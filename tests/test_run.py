@@ -1,4 +1,4 @@
-"""run.py says plainly what is missing and how to mend it, and installs only when it must."""
+"""run.py reports obstacles with remedies, and installs only when necessary."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def call(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Call:
 def test_obstacles_to_a_start_are_reported(
     run: ModuleType, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the remedy, and nothing is left that a later start would take for an environment."""
+    """The error has a remedy, and no partial environment is left."""
     import_module = builtins.__import__
 
     def without_ensurepip(name: str, *rest: Any, **more: Any) -> Any:
@@ -110,7 +110,7 @@ def test_obstacles_to_a_start_are_reported(
 
 
 def test_installs_again_only_when_requirements_changed(run: ModuleType, call: Call) -> None:
-    """An extra is added when a command first needs it; exact versions are taken where they are given."""
+    """Extras are installed when first needed; constraints are used if given."""
 
     def installed(*words: str) -> list[str]:
         return [command[-1] for command in call(*words) if "install" in command]
@@ -129,7 +129,7 @@ def test_installs_again_only_when_requirements_changed(run: ModuleType, call: Ca
 
 
 def test_each_command_starts_its_program_with_its_extras(run: ModuleType, call: Call) -> None:
-    """Docs are built anew, and a warning is an error there."""
+    """Docs are rebuilt, and warnings are errors."""
     pages = run.HERE / "build" / "docs"
     pages.mkdir(parents=True)
     sphinx = f"-m sphinx -b html -q -W --keep-going -n -D nb_execution_mode=off {run.HERE / 'docs'} {pages}"
@@ -170,8 +170,8 @@ def started(made: Path, *words: str) -> tuple[subprocess.Popen[str], IO[str]]:
 
 @posix
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_signals_are_the_programs(made: Path, name: str) -> None:
-    """Training that is interrupted writes its checkpoint, however long that takes. Ctrl-C goes to all of a terminal."""
+def test_signals_are_passed_to_the_program(made: Path, name: str) -> None:
+    """Interrupted training may take time to write its checkpoint. Ctrl-C goes to all processes of a terminal."""
     number = int(signal.Signals[name])
     (made / "child.py").write_text(
         "import pathlib, signal, sys, time\n"
@@ -218,8 +218,8 @@ def ends_quietly(process: subprocess.Popen[str]) -> None:
 
 
 @posix
-def test_two_at_once_make_one_environment(made: Path) -> None:
-    """The second waits, and can be interrupted."""
+def test_concurrent_starts_create_one_environment(made: Path) -> None:
+    """The second process waits, and can be interrupted."""
     import fcntl
 
     (made / "child.py").write_text("print('done')\n")
@@ -235,7 +235,7 @@ def test_two_at_once_make_one_environment(made: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
-def test_help_that_cannot_be_written() -> None:
+def test_failed_output_of_help_gives_a_one_line_error() -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         ended = subprocess.run(
             [sys.executable, str(ROOT / "run.py"), "--help"],

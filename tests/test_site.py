@@ -82,7 +82,7 @@ def test_pages_fetch_no_external_files_and_hold_no_local_paths(site: Path, pages
             assert path.suffix not in elsewhere or not re.search(elsewhere[path.suffix], text), path
 
 
-def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
+def test_every_link_has_a_target(site: Path, pages: dict[Path, Page]) -> None:
     """Each link leads to a file of the site, and to an existing id if it has a fragment."""
     seen = 0
     for path, page in pages.items():
@@ -195,7 +195,7 @@ def test_indices_and_latex(extension: Any) -> None:
             part.mathml(wrong)
 
 
-def test_names_lead_to_one_entry(extension: Any) -> None:
+def test_names_resolve_to_one_entry(extension: Any) -> None:
     part = extension("names")
     for written, path in (
         ("gn.gradient", "graphnet.gradient"),

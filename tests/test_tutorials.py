@@ -76,7 +76,9 @@ def shown_by(value: Any) -> None:
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tutorials_run(
+    path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs all cells and shows their last values. Checks accept the solutions and reject wrong answers."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
@@ -182,7 +184,7 @@ def test_notebooks_are_written_once(
     assert first.read_bytes() == before
 
 
-def test_a_notebook_runs_and_shows_its_pictures(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run_and_show_pictures(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="the extra `tutorials` is not installed")
     pytest.importorskip("ipykernel", reason="the extra `tutorials` is not installed")
     places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -219,7 +221,9 @@ def test_pages(opener: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert not re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:[^"]+)"', page)
 
 
-def test_other_words_are_for_jupyterlab(opener: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_arguments_are_passed_to_jupyterlab(
+    opener: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commands: list[list[str]] = []
     done = lambda command, **how: commands.append(command) or SimpleNamespace(returncode=0)
     monkeypatch.setattr(opener.subprocess, "run", done)

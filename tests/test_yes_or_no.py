@@ -189,13 +189,13 @@ def asked() -> Iterator[str]:
                 yield f"{path}: {parameter.name}"
 
 
-def test_every_such_argument_has_a_row() -> None:
+def test_every_boolean_argument_has_a_row() -> None:
     missing = [a for a in asked() if a not in CALLS and not any(inner in a for inner in INNER)]
     require_rows(missing, "CALLS in test_yes_or_no.py", "a call that takes the answer")
     assert set(CALLS) <= {*asked()}, "rows of what is no longer asked"
 
 
-def test_only_true_and_false_are_an_answer() -> None:
+def test_only_true_and_false_are_accepted() -> None:
     wrong = ("no", 2, np.ones(2), np.array([True, False]), [])
     for argument, call in CALLS.items():
         name = argument.rsplit(" ", 1)[-1]

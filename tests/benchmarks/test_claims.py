@@ -1,4 +1,4 @@
-"""Claims: each number is on its page, is read from its benchmark's table, and is judged."""
+"""Claims: each number is on its page, is read from its benchmark's table, and is checked."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_every_claim_is_on_its_page() -> None:
             assert f"python -m {claim.command.split(' --', 1)[0]}" in page
 
 
-def test_claims_are_judged() -> None:
+def test_claims_are_evaluated() -> None:
     pattern = r"`torch.nn.LSTM` takes ([\d.]+) times as long \("
     faster, smaller, here = (Claim("README.md", pattern, "c", float, better, "") for better in (1, -1, 0))
     memory = replace(smaller, tolerance=0.05, neutral=0)
@@ -95,8 +95,10 @@ def test_claims_are_judged() -> None:
             assert verdict(claim, measured) == expected
 
 
-def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each command runs once; what cannot be measured is listed, and only a wrong claim makes the command fail."""
+def test_report_runs_each_command_once_and_lists_failures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unmeasurable claims are listed, and only a wrong claim makes the command fail."""
     ran: list[str] = []
 
     def measure(command: str) -> str:
@@ -120,6 +122,6 @@ def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert "NOT CONFIRMED" in capsys.readouterr().out
 
 
-def test_a_benchmark_that_fails_is_told_with_its_last_line() -> None:
+def test_failed_benchmarks_raise_their_last_line() -> None:
     with pytest.raises(ValueError, match="No module named"):
         claims.measure("benchmarks.absent")

@@ -1,4 +1,4 @@
-"""Benchmarks report correct figures: learners, peers on a GPU, what others cannot do, many processes."""
+"""Figures of the benchmarks are correct."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def job(method: str, folder: Path) -> autoencoders.AutoencoderJob:
 
 
 @pytest.mark.parametrize("method", ["adam", "sgd", "unitwise", "kfac", "hf"])
-def test_an_autoencoder_is_judged_by_its_last_weights(
+def test_autoencoders_are_evaluated_with_the_last_weights(
     method: str, tmp_path: Path, small: pytest.MonkeyPatch
 ) -> None:
     row = autoencoders.train(job(method, tmp_path))
@@ -64,8 +64,10 @@ def test_an_autoencoder_is_judged_by_its_last_weights(
     assert 0 < seconds <= row["seconds"] + 0.06
 
 
-def test_a_killed_run_goes_on_with_its_clock(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
-    """A run interrupted in an epoch reaches the same weights, and counts each step once."""
+def test_interrupted_run_resumes_to_the_same_weights_and_steps(
+    tmp_path: Path, small: pytest.MonkeyPatch
+) -> None:
+    """The resumed run counts each step once."""
     adam = autoencoders.AutoencoderMethod(lambda net, updates: rnn.Adam(0.01), batch=50)
     small.setitem(autoencoders.METHODS, "adam", adam)
     whole = autoencoders.train(job("adam", tmp_path / "whole"))
@@ -96,7 +98,7 @@ def test_a_killed_run_goes_on_with_its_clock(tmp_path: Path, small: pytest.Monke
     assert [autoencoders.enough(made, asked) for asked in (10.0, 11.0)] == [True, False]
 
 
-def test_tables_of_autoencoders_have_what_explodes_and_standard_errors(
+def test_autoencoder_tables_have_diverged_runs_and_standard_errors(
     tmp_path: Path, small: pytest.MonkeyPatch
 ) -> None:
     explosive = autoencoders.AutoencoderMethod(lambda net, updates: rnn.SGD(3e38), batch=50)
@@ -116,8 +118,8 @@ def test_tables_of_autoencoders_have_what_explodes_and_standard_errors(
         assert found in written
 
 
-def test_predictors_of_balls_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An upper layer reads the one below it."""
+def test_ball_predictors_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacked models are included."""
     nets = {name: (rnn.Elman(5), optimizer) for name, (_, optimizer) in balls.NETS.items()}
     set_all(monkeypatch, balls, UNITS=6, UPPER=4, DRAWN=4, VALID=0.5, POOL=60, STATIC=2, TIME=12, SHORT=6,
             GIBBS=(1, 2), CHAINS=2, TESTED=3, NETS=nets)  # fmt: skip
@@ -135,7 +137,7 @@ def test_predictors_of_balls_are_judged(tmp_path: Path, monkeypatch: pytest.Monk
     assert [layer.hidden for layer in models[balls.STACK].layers] == [6, 4]
 
 
-def test_a_prediction_does_not_look_at_its_frame() -> None:
+def test_predictions_do_not_depend_on_the_predicted_frame() -> None:
     v = balls.videos(6, 3, 12, 1)
     changed, large = v.copy(), {"*": rnn.initializers.normal(1.0)}
     changed[7] = 1 - changed[7]
@@ -147,7 +149,7 @@ def test_a_prediction_does_not_look_at_its_frame() -> None:
         assert not same[8].all()
 
 
-def test_figures_noise_and_floors_of_balls() -> None:
+def test_ball_errors_noise_and_baselines() -> None:
     v = balls.videos(6, 3, 12, 1)
     assert balls.error(v, v) == balls.divergence(v, v) == 0
     assert balls.error(v[::-1], v) == pytest.approx(np.square(v[::-1] - v)[1:].mean())
@@ -168,7 +170,7 @@ def test_figures_noise_and_floors_of_balls() -> None:
     assert first[2] < first[1] < first[0]
 
 
-def test_music_is_judged_frame_by_frame_and_pieces_are_all_of_it() -> None:
+def test_music_is_evaluated_frame_by_frame() -> None:
     model = music.make("Elman", "nade", "adam", 0)
     rolls = [*rnn.tasks.chords(np.random.default_rng(0), 3, 9).swapaxes(0, 1)]
     rolls[1] = rolls[1][:4]
@@ -185,7 +187,7 @@ def test_music_is_judged_frame_by_frame_and_pieces_are_all_of_it() -> None:
     assert cut["v"][inside].sum() == sum(map(len, rolls)) * 88
 
 
-def test_a_run_of_music_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_music_runs_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chords = collections.rolls(tmp_path, "chords")
     drawn = {name: [roll[:30] for roll in v[: 2 if name == "test" else 10]] for name, v in chords.items()}
     set_all(monkeypatch, music, UNITS=4, ANNEALED=(5, 2), BATCH=8, rolls=lambda *_: drawn)
@@ -199,7 +201,7 @@ def test_a_run_of_music_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             assert np.isfinite(again["nats"])
 
 
-def test_windows_of_motion_cross_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_motion_windows_stay_within_one_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each frame contains the number of its recording and its position."""
     numbered = [
         np.stack([np.full(n, i), np.arange(n)], 1, dtype=np.float32) for i, n in enumerate((70, 30, 900))
@@ -215,7 +217,7 @@ def test_windows_of_motion_cross_no_end(monkeypatch: pytest.MonkeyPatch) -> None
     assert (test[..., 1].min(), test[..., 1].max()) == (600, 899)
 
 
-def test_predictors_of_motion_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_motion_predictors_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(motion, "UNITS", 5)
     _, _, test = motion.parts(None)
     before = motion.train(motion.MotionJob(None, motion.BEFORE, 0, updates=3, seconds=0.2, folder=tmp_path))
@@ -236,8 +238,8 @@ def scattered(x: Array, index: Array, size: int, axis: int) -> Array:
     return np.moveaxis(y, 0, axis)
 
 
-def test_a_translated_step_is_the_cell_s() -> None:
-    """The peers' steps, which are translated from our graphs, equal ours."""
+def test_translated_steps_equal_the_cells() -> None:
+    """The steps of the other libraries are translated from our graphs."""
     functions = {name: getattr(np, name) for name in ("tanh", "exp", "log", "sqrt")}
     functions["sigmoid"] = lambda x: 1 / (1 + np.exp(-x))
     of_arrays = (np.concatenate, np.stack, np.broadcast_to, np.transpose)
@@ -256,7 +258,7 @@ def test_a_translated_step_is_the_cell_s() -> None:
                 np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_derivatives_of_what_breaks_others() -> None:
+def test_derivatives_of_difficult_cases_match_finite_differences() -> None:
     """Compared with finite differences of plain loops; float32 has 7 digits."""
     for name, problem in CASES.items():
         if name == "masked":
@@ -272,7 +274,7 @@ def test_derivatives_of_what_breaks_others() -> None:
                 assert error(problem, name, arrays, steps, [value, by_b, by_a]) > 1e-3
 
 
-def test_a_choice_before_the_function_keeps_nan_out_of_the_gradient() -> None:
+def test_where_before_the_function_avoids_nan_gradients() -> None:
     steps = 10
     arrays = masked_arrays(steps, np.random.default_rng(1))
     by_chain_rule = ours.program("masked", CASES["masked"], arrays, steps)()[1]
@@ -302,8 +304,8 @@ def test_latency_bandwidth_and_efficiency_of_many_processes() -> None:
         assert expected(1.0, 1000, 3, ranks, 1e-5, 1e9) == pytest.approx(1.0 / (ranks * shared))
 
 
-def test_an_experiment_runs_as_a_program(tmp_path: Path) -> None:
-    """Its runs are made in other processes, which must be able to import the function that makes one."""
+def test_experiment_runs_from_the_command_line(tmp_path: Path) -> None:
+    """The runs use other processes, which must be able to import the training function."""
     results = tmp_path / "motion.jsonl"
     words = ["--methods", motion.BEFORE, "--results", str(results), "--folder", str(tmp_path / "runs")]
     subprocess.run([sys.executable, "-m", "graphnet_rnn.experiments.motion", *words], check=True, timeout=300)

@@ -1,1 +1,1 @@
-"""Tests of the engine: laws over tables, wording of errors, and facts about single parts."""
+"""Tests of the engine: laws, error messages and individual parts."""

@@ -1,4 +1,4 @@
-"""Every argument of the framework that cannot be meant is refused in a sentence that names it."""
+"""Every invalid argument is rejected with an error that names it."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_invalid_arguments_are_rejected_by_name(table: str) -> None:
             assert not missing, f"{missing} not in\n{caught.value}"
 
 
-def test_a_cell_of_many_cells_is_shown_shortened() -> None:
+def test_deeply_nested_cells_are_shortened_in_errors() -> None:
     def nested(cell: rnn.Cell) -> rnn.Cell:
         for _ in range(100):
             cell = rnn.Residual(cell)

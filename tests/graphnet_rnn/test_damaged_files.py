@@ -1,4 +1,4 @@
-"""A damaged file of any kind is refused in a sentence or read, and takes no more memory than a whole one."""
+"""Damaged files are read or give one-line errors, with no more memory than whole ones."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def memory(path: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_damaged_file_is_read_or_refused(tmp_path: Path, name: str, count: int) -> None:
+def test_damaged_files_are_read_or_rejected(tmp_path: Path, name: str, count: int) -> None:
     write, read = KINDS[name]
     draw, path, said = np.random.default_rng(count), tmp_path / name, []
     write(path)

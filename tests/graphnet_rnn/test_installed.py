@@ -97,7 +97,7 @@ def test_an_experiments_model_is_loaded_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.theta, controller.theta)
 
 
-def test_a_model_that_is_not_installed_must_be_passed(tmp_path: Path) -> None:
+def test_uninstalled_models_must_be_passed(tmp_path: Path) -> None:
     class Own(rnn.Model):
         def __init__(self, values: object = None) -> None:
             self.declare_parameters({"w": ((1,), None)}, 0, "float32", values=values)  # type: ignore[arg-type]

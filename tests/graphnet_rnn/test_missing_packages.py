@@ -1,4 +1,4 @@
-"""Without Numba, Graphviz or matplotlib, all that does not need them works; the rest names the package to install."""
+"""Without Numba, Graphviz or matplotlib, other features work, and errors name the missing package."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("missing", [["numba"], ["llvmlite"], COMPILER + PICTURES + CHARTS], ids=",".join)
-def test_numpy_computes_the_same(missing: list[str], complete: dict[str, object], tmp_path: Path) -> None:
+def test_numpy_gives_the_same_results(
+    missing: list[str], complete: dict[str, object], tmp_path: Path
+) -> None:
     done = run(f"TEXT = {TEXT!r}{PROGRAM}", missing, tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -87,7 +89,7 @@ COMMANDS = [
 MAIN = "import sys\nfrom graphnet_rnn.__main__ import main\nsys.exit(main())"
 
 
-def test_commands_work_and_name_what_they_lack(tmp_path: Path) -> None:
+def test_commands_work_and_name_missing_packages(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text(TEXT, encoding="utf-8")
     missing = COMPILER + PICTURES + CHARTS
     for words, shown in COMMANDS:
@@ -102,7 +104,7 @@ def test_commands_work_and_name_what_they_lack(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_long_commands_go_to_their_end(tmp_path: Path) -> None:
+def test_long_commands_complete_without_optional_packages(tmp_path: Path) -> None:
     missing = COMPILER + PICTURES + CHARTS
     done = run(MAIN, missing, tmp_path, "control", "center-out", "--epochs", "1", "--out", "arm")
     assert done.returncode == 0, done.stderr
@@ -122,7 +124,7 @@ def test_first_tutorials_run_without_compiler_and_graphviz(name: str, tmp_path: 
     assert done.returncode == 0, done.stderr
 
 
-def test_another_package_called_graphnet_is_named(tmp_path: Path) -> None:
+def test_another_package_named_graphnet_is_reported(tmp_path: Path) -> None:
     (tmp_path / "graphnet").mkdir()
     (tmp_path / "graphnet/__init__.py").touch()
     # Not by the finder of an editable installation, which knows graphnet.lazy wherever graphnet was found.

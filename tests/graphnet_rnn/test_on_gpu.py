@@ -1,4 +1,4 @@
-"""Training with backend="cuda": the same numbers as on the host, which nothing but scalars crosses on the way."""
+"""Training with backend="cuda" matches the host and transfers only scalars."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_loss_gradient_and_curvature() -> None:
-    """Also at a vector of the host."""
+    """Includes a vector on the host."""
     for l2 in [0.0, 0.01]:
         with case(l2):
             host, gpu = (objective(backend, l2=l2) for backend in ("numpy", "cuda"))
@@ -81,7 +81,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", some_quick(OPTIMIZERS, ["clipped", "Adam"]))
-def test_an_optimizer_does_the_same_there(name: str) -> None:
+def test_optimizers_give_the_same_results_on_the_gpu(name: str) -> None:
     optimizer = OPTIMIZERS[name]
     host = rnn.minimize(objective("numpy"), optimizer, steps=2)
     gpu = rnn.minimize(objective("cuda"), optimizer, steps=2)
@@ -93,7 +93,7 @@ def test_an_optimizer_does_the_same_there(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_minimize_goes_on_there() -> None:
+def test_minimize_resumes_on_the_gpu() -> None:
     whole = rnn.minimize(objective("cuda"), rnn.Adam(0.01), steps=3)
     first = rnn.minimize(objective("cuda"), rnn.Adam(0.01), steps=1)
     assert all(isinstance(array, np.ndarray) for array in first.state.values())
@@ -108,8 +108,8 @@ def test_minimize_goes_on_there() -> None:
         ["Adam"],
     ),
 )
-def test_a_step_moves_only_scalars(name: str, transfers: list[int]) -> None:
-    """Batches are brought once."""
+def test_steps_transfer_only_scalars(name: str, transfers: list[int]) -> None:
+    """Batches are transferred once."""
     optimizer, gpu = (OPTIMIZERS | {"batched": rnn.HessianFree(cg_steps=4)})[name], objective("cuda")
     if name == "batched":
         arrays = [np.asarray(a) for a in gpu.fed]
@@ -126,8 +126,8 @@ def test_a_step_moves_only_scalars(name: str, transfers: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_a_trainer_is_resumed_with_the_same_bytes(tmp_path: Path) -> None:
-    """Also on the GPU; and its network has the weights that it found there."""
+def test_resumed_trainer_has_the_same_bytes(tmp_path: Path) -> None:
+    """Includes runs on the GPU; the network gets the trained weights."""
     text = rnn.data.Corpus.split("abcad bcad abca dabc adbc " * 5)
 
     def trained(folder: str, epochs: int, resumed: bool = False) -> rnn.Trainer:

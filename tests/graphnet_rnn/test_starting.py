@@ -52,7 +52,7 @@ def test_ctrl_c_during_imports_ends_quietly_and_other_programs_keep_theirs(tmp_p
         assert "numpy cannot be imported" in ended.stderr
 
 
-def test_a_ctrl_c_that_is_ignored_stays_so(tmp_path: Path) -> None:
+def test_ignored_ctrl_c_stays_ignored(tmp_path: Path) -> None:
     """SIGINT is ignored in background jobs of a script."""
     said = "import atexit, signal\natexit.register(lambda: print(signal.getsignal(signal.SIGINT)))\n"
     (tmp_path / "sitecustomize.py").write_text(said, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Which small mistakes in the program the tests notice: each mutant of mutants.py is made, and its tests run.
+"""Mutation tests: which mutants of mutants.py the tests detect.
 
     python3 run.py python -m tests.mutants                  all of them, one after the other (some 15 minutes)
     python3 run.py python -m tests.mutants ops viz_mean     those whose names begin so

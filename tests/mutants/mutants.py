@@ -1,4 +1,4 @@
-"""Small mistakes of the kind that a careless edit makes, each with the tests that should notice it.
+"""Mutants: small mistakes in the code, each with the tests that should detect it.
 
 old: text that is in the file exactly once; new: what takes its place. tests: arguments for pytest, files and folders
 rather than the names of tests, which change more often.

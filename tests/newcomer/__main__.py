@@ -1,4 +1,4 @@
-"""Runs the documentation's programs, and its commands in environments that these commands make themselves.
+"""Runs the programs and commands of the documentation in new environments.
 
     python3 run.py newcomer            guides and tutorials, README's demo, and the commands of the quick start: minutes
     python3 run.py newcomer --all      every command of README, guides and help: half an hour

@@ -1,4 +1,4 @@
-"""Commands that are changed or skipped, with reasons, and stand-ins for a reader's files.
+"""Changed and skipped commands with reasons, and placeholders for a reader's files.
 
 A command that matches no row is run unchanged, so new commands cannot be forgotten.
 """

@@ -1,4 +1,4 @@
-"""Graphs that many tests of pictures draw."""
+"""Graphs for tests of pictures."""
 
 from __future__ import annotations
 

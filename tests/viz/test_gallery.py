@@ -1,4 +1,4 @@
-"""The gallery: each figure carries the content of Lynge's (2016, chapter 3)."""
+"""The gallery: figures match Lynge (2016, chapter 3)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_3_6_feeds_predictions_back():
     assert drawing.dot.count(viz.LIGHT.generated_edge) == 3
 
 
-def test_predictions_that_are_no_probabilities_are_fed_back_themselves():
+def test_numeric_predictions_are_fed_back_directly():
     drawing = viz.generation(rnn.Network([rnn.GRU(3)], 4, 4, loss="squared"))
     assert "χ" not in drawing.dot
     boxes = {box.key: box for box in drawing.picture.shapes}

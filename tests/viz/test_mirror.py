@@ -1,4 +1,4 @@
-"""The mirror: derivatives stand where their nodes do, and are NumPy's."""
+"""The mirror: derivatives are placed like their nodes and match NumPy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def centres(svg: str) -> dict[str, np.ndarray]:
     return found
 
 
-def test_each_derivative_stands_at_the_place_of_its_node(net):
+def test_derivatives_are_drawn_below_their_nodes(net):
     for values, style in itertools.product((True, False), ("full", "compact")):
         with case(values, style):
             text = viz.mirror(net, style, values=values).svg
@@ -51,7 +51,7 @@ def test_each_derivative_stands_at_the_place_of_its_node(net):
             assert np.ptp([below - y for (_, y), (_, below) in pairs]) < 60
 
 
-def test_edges_come_back_through_transposed_weights(net):
+def test_backward_edges_have_transposed_weights(net):
     picture = viz.mirror(net, values=False).picture
     back = [edge for edge in picture.edges if edge.back and not edge.hidden]
     assert {(e.tail.removesuffix("_back"), e.head.removesuffix("_back")) for e in back} < {
@@ -62,7 +62,7 @@ def test_edges_come_back_through_transposed_weights(net):
     assert any(line.endswith("tanh′") for shape in picture.shapes for line in shape.lines)
 
 
-def test_a_weight_that_was_transposed_is_not_on_the_way_back():
+def test_backward_edges_of_transposed_weights_are_plain():
     x, w = gn.input((2, 3), name="x"), gn.parameter(np.ones((4, 3), "float32"), name="W")
     edges = viz.mirror(gn.sum(gn.tanh(x @ gn.transpose(w))), values=False).picture.edges
     plain = [(re.sub("<(?!/?sup).*?>", "", edge.label), edge.back) for edge in edges if edge.label]
@@ -87,7 +87,7 @@ def test_nodes_without_derivative_are_hidden(net):
     assert "t0_back" not in back  # symbols
 
 
-def test_the_numbers_are_those_of_the_gradient(net):
+def test_numbers_match_the_gradient(net):
     graph = gn.Graph(net)
     weights = [node for node in graph.order if node.op.is_parameter]
     feeds = {n: np.ones(n.shape, n.dtype) for n in graph.inputs}
@@ -99,7 +99,7 @@ def test_the_numbers_are_those_of_the_gradient(net):
 
 
 def test_unrolled_networks_are_mirrored_closed():
-    """Columns and rows match, however wide the numbers are on either side."""
+    """Columns and rows match for any width of numbers."""
     u = rnn.Network([rnn.LSTM(4), rnn.GRU(3)], 5, 5).unroll(time=6, batch=2)
     drawing = viz.mirror(u.cost)
     forward, backward = drawing.picture, drawing.picture.beside
@@ -120,7 +120,7 @@ def test_unrolled_networks_are_mirrored_closed():
     assert drawing.svg
 
 
-def test_folded_blocks_have_a_way_back():
+def test_folded_blocks_have_backward_edges():
     u = rnn.Network([rnn.RHN(3)], inputs=3, outputs=3).unroll(time=1, batch=2)
     picture = viz.mirror(u.cost, values=False).picture
     assert len(picture.shapes) < len(viz.mirror(u.cost, values=False, steps=7).picture.shapes)
@@ -129,7 +129,7 @@ def test_folded_blocks_have_a_way_back():
     assert sum(folded in ends for ends in around) >= 4
 
 
-def test_the_numbers_of_the_other_pass_are_the_derivatives_along_the_direction(net):
+def test_tangent_pass_matches_directional_derivatives(net):
     graph = gn.Graph(net)
     weights = [node for node in graph.order if node.op.is_parameter]
     draws = np.random.default_rng(0)
@@ -153,7 +153,7 @@ def test_the_numbers_of_the_other_pass_are_the_derivatives_along_the_direction(n
     assert not any(edge.label for edge in picture.edges if edge.hidden)
 
 
-def test_directions_that_do_not_fit(net):
+def test_invalid_directions_are_rejected(net):
     x = gn.Graph(net).inputs[0]
     for along, message in (
         ({}, "along must be a direction"),

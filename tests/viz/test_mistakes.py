@@ -1,4 +1,4 @@
-"""Mistakes: what cannot be drawn is refused with the argument, what it was, and the remedy."""
+"""Invalid arguments raise errors with the argument, its value, and the remedy."""
 
 from __future__ import annotations
 
@@ -200,19 +200,19 @@ ARRAYS = [
 ]  # fmt: skip
 
 
-def test_mistakes_are_named():
+def test_invalid_arguments_are_rejected():
     for call, names in (*GRAPHS, *TEXTS, *HISTORIES, *ARRAYS):
         with case(names), pytest.raises((viz.DrawingError, gn.ShapeError), match=names):
             call()
 
 
-def test_to_dot_takes_what_draw_takes():
+def test_to_dot_matches_draw():
     dot = viz.to_dot(rnn.LSTM, "compact", theme="dark")
     assert viz.DARK.background in dot
     assert dot == viz.draw(rnn.LSTM, "compact", theme="dark").dot
 
 
-def test_a_mirror_is_as_large_as_both_of_its_sides():
+def test_mirror_size_counts_both_sides():
     u = rnn.Network([rnn.Elman(3)], 3, 3).unroll(time=3, batch=2)
     drawing = viz.mirror(u.cost, limit=20)
     assert drawing.size > 20 > len(drawing.picture.shapes)

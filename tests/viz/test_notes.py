@@ -1,4 +1,4 @@
-"""Notes: what they say is what NumPy says, and what is drawn is what they say."""
+"""Notes match NumPy and are drawn correctly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def net():
     return x, w, h, gn.sum(h * h)
 
 
-def test_values_are_numpys(net):
+def test_values_match_numpy(net):
     x, _, h, cost = net
     notes = viz.values(cost, {x: X})
     expected = np.tanh(X @ W)
@@ -61,7 +61,7 @@ def test_non_finite_values_are_counted():
     assert viz.draw(y, notes=notes).svg
 
 
-def test_the_mean_of_large_numbers_does_not_overflow():
+def test_mean_of_large_numbers_does_not_overflow():
     x = gn.input((2,), "float64", name="x")
     note = viz.values(x, {x: np.array([1e308, 1e308])}).note([x])
     assert note is not None
@@ -99,8 +99,8 @@ def test_gradients_are_norms_of_derivatives(net):
     assert notes.note([cost]) == Note(("1",))  # without a color: its norm is always 1
 
 
-def test_a_fading_gradient_fades_in_the_picture():
-    """A net that forgets: ∂cost/∂h_t, and with it the darkness of the boxes, grows with t."""
+def test_vanishing_gradients_are_drawn_lighter():
+    """In a network with vanishing gradients, ∂cost/∂h_t and the darkness of boxes grow with t."""
     network = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
     network.parameters["layer0.W_hh"].value = 0.1 * np.eye(4, dtype="float32")
     u = network.unroll(time=6, batch=1, unscored=5)
@@ -118,7 +118,7 @@ def test_a_fading_gradient_fades_in_the_picture():
     assert all(f'fillcolor="{fill}"' in drawing.dot for fill in fills)
 
 
-def test_times_are_those_of_the_profile(net):
+def test_times_match_the_profile(net):
     function = gn.compile(net[-1], backend="numpy")
     notes = viz.times(function)
     numbers = {node: notes.numbers[node] for node in function.graph.order if node.inputs}
@@ -126,7 +126,7 @@ def test_times_are_those_of_the_profile(net):
     assert viz.draw(function, notes=notes).picture.scale.high == max(numbers.values())
 
 
-def test_changes_are_what_a_pass_did():
+def test_changes_show_the_effect_of_a_pass():
     x = gn.input((2, 3), name="x")
     before = gn.Graph(gn.tanh(x) + gn.tanh(x))  # two equal nodes, of one line
     for after, count in ((gn.passes.merge(before), 1), (before, 0)):
@@ -134,7 +134,7 @@ def test_changes_are_what_a_pass_did():
         assert (len(gone.nodes), len(new.nodes)) == (count, 0)
 
 
-def test_every_theme_draws_notes_that_can_be_read(net):
+def test_notes_are_legible_in_every_theme(net):
     for theme, style in THEMES.items():
         with case(theme):
             assert viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme).svg
@@ -165,15 +165,15 @@ def test_scales_hold_values_of_different_magnitude():
     assert [NoteScale("", 0.0, 4.0, ("", "")).place(x) for x in (0.0, 1.0, 4.0)] == [0.0, 0.25, 1.0]
 
 
-def test_values_and_gradients_are_of_the_same_random_inputs():
-    """Also where the gradient does not depend on an input: the others must be drawn as they are for the values."""
+def test_values_and_gradients_use_the_same_random_inputs():
+    """Includes gradients that do not depend on an input."""
     a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
     cost = gn.sum(gn.concatenate([a, a])) + gn.sum(b * b)
     drawn = viz.values(cost).arrays[b]
     assert viz.gradients(cost).numbers[b] == pytest.approx(2 * np.linalg.norm(drawn))
 
 
-def test_a_derivative_that_integers_cut_off_is_zero():
+def test_derivatives_through_integers_are_zero():
     x = gn.input((3,), name="x")
     cost = gn.cast(gn.sum(gn.argmax(gn.reshape(x, (1, 3)), axis=1)), "float32")
     nodes = [node for node in gn.Graph(cost).order if node.dtype.kind == "f"]
@@ -234,7 +234,7 @@ class Turned(Two):
 
 
 def test_boxes_of_all_steps_show_the_output():
-    """Whichever of its states a cell computes first or last, and also at the last step, where none is read."""
+    """For any order of states, and at the last step, where no state is read."""
     for cell in (Two, Turned):
         u = rnn.Network([cell(4)], 3, 3).unroll(time=3, batch=2)
         mirror = viz.mirror(u.cost).picture
@@ -249,7 +249,7 @@ def test_steps_without_a_loss_are_not_linked_to_the_cost():
     assert sorted(links) == ["b2_2", "b2_3", "t0"]
 
 
-def test_a_rewritten_node_is_matched_with_the_one_of_its_place_in_the_program():
+def test_rewritten_nodes_are_matched_by_line():
     a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
     p, q = gn.tanh(a * 1.0), gn.tanh(b * 1.0)
     before = gn.Graph([p, q])
@@ -258,7 +258,7 @@ def test_a_rewritten_node_is_matched_with_the_one_of_its_place_in_the_program():
     assert kept_nodes(before, after)[after.outputs[0]] is q
 
 
-def test_nodes_of_one_place_are_matched_in_order():
+def test_nodes_of_one_line_are_matched_in_order():
     a, b, c = (gn.input((2,), name=name) for name in "abc")
     p = gn.tanh(a)
     with attributed_to() as made:
@@ -291,7 +291,7 @@ def test_weights_and_pre_activations_are_labelled_with_their_units() -> None:
     assert "4 units for each of 3 symbols" in viz.draw(u.cost, "full", closed=False, notes=notes).dot
 
 
-def test_notes_of_another_graph_are_refused() -> None:
+def test_notes_of_another_graph_are_rejected() -> None:
     one, other = (rnn.Network([rnn.Elman(2)], 3, 3).unroll(3, 1) for _ in range(2))
     for notes in (viz.gradients(other.cost), viz.values(other.cost)):
         for closed in (False, True):

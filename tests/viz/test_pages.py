@@ -1,4 +1,4 @@
-"""Pages of text: readings with a legend and their figures, samples by epoch, in a terminal and as HTML."""
+"""Text pages: readings with a legend and figures, samples by epoch, in terminals and as HTML."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def history(epochs: int, best: int = 2) -> list[dict]:
     return rows
 
 
-def test_a_reading_has_a_legend_its_figures_and_wrong_guesses():
+def test_readings_have_a_legend_figures_and_wrong_guesses():
     legend, _, heading, text, guesses = plain(viz.reading(Reading()))
     assert legend.startswith("0 ")
     assert "red low, amber ½, green high; beneath it, a wrong guess" in legend
@@ -95,12 +95,12 @@ def test_samples_of_many_epochs_include_first_best_and_last():
                 assert numbers == sorted(set(numbers))
 
 
-def test_texts_by_name_long_lines_and_characters_that_could_harm():
+def test_named_texts_long_lines_and_control_characters():
     lines = plain(viz.samples({"argmax": "abcdefgh\n\x1b[2J", "τ = 1": ""}, width=6))
     assert lines == ["argmax", "  abcd", "  efgh", "  ␛[2J", "", "τ = 1", "  "]
 
 
-def test_pages_are_saved_by_their_ending_and_show_themselves(tmp_path):
+def test_pages_are_saved_by_suffix_and_display_themselves(tmp_path):
     page = viz.reading(Reading())
     page.save(tmp_path / "a.html")
     page.save(str(tmp_path / "a.txt"))
@@ -113,7 +113,7 @@ def test_pages_are_saved_by_their_ending_and_show_themselves(tmp_path):
     assert repr(page) == "<TextPage 'How probable each character was'>"
 
 
-def test_the_picture_shows_every_character_where_the_terminal_does(tmp_path):
+def test_picture_places_characters_as_the_terminal_does(tmp_path):
     text = 'a<b&"c"\n漢 x'
     known = [0.0, 0.5, 1.0, None, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     page = viz.TextPage("t", viz.coloured(text, known, "z" * len(text)), "", "light")

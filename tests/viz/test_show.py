@@ -47,7 +47,7 @@ def test_charts_are_reproducible(tmp_path, monkeypatch):
     assert ("mine" in text, "<dc:date>" in text) == (True, False)
 
 
-def test_a_chart_shows_itself_and_never_raises(monkeypatch):
+def test_charts_display_themselves_and_never_raise(monkeypatch):
     chart = viz.training_curve(ROWS)
     bundle = chart._repr_mimebundle_()
     assert bundle["image/svg+xml"] == chart.svg == viz.training_curve(ROWS).svg
@@ -57,7 +57,7 @@ def test_a_chart_shows_itself_and_never_raises(monkeypatch):
     assert set(chart._repr_mimebundle_()) == {"text/plain"}
 
 
-def test_invalid_matplotlib_settings_give_one_sentence(tmp_path, monkeypatch):
+def test_invalid_matplotlib_settings_give_one_line_errors(tmp_path, monkeypatch):
     with (
         matplotlib.rc_context({"axes.prop_cycle": cycler(color=[])}),
         pytest.raises(viz.DrawingError, match=r"matplotlib.* fails .*matplotlibrc"),
@@ -74,7 +74,7 @@ def test_invalid_matplotlib_settings_give_one_sentence(tmp_path, monkeypatch):
             raise fault
 
 
-def test_a_matplotlib_that_cannot_be_imported_is_one_sentence():
+def test_failed_matplotlib_import_gives_a_one_line_error():
     program = f"import viz\ntry:\n    viz.training_curve({ROWS})\nexcept viz.DrawingError as error:\n    print(error)\n"
     environment = {**os.environ, "PYTHONPATH": str(Path(viz.__file__).parents[1]), "MPLBACKEND": "klingon"}
     how = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 300}
@@ -85,7 +85,7 @@ def test_a_matplotlib_that_cannot_be_imported_is_one_sentence():
     assert done.stdout.count("\n") == 1
 
 
-def test_a_wide_picture_shrinks_to_the_page_but_stays_legible():
+def test_wide_pictures_are_scaled_but_legible():
     bundle = bundle_of('<svg width="900pt" height="90pt" viewBox="0 0 900 90"></svg>', "<a picture>")
     assert bundle["text/plain"] == "<a picture>"
     # 900 pt are 1200 pixels; less than half of them, nobody could read.
@@ -93,14 +93,14 @@ def test_a_wide_picture_shrinks_to_the_page_but_stays_legible():
     assert 'alt="&lt;a picture&gt;"' in bundle["text/html"]
 
 
-def test_the_page_holds_the_same_picture():
+def test_html_contains_the_same_picture():
     bundle = viz.draw(gn.tanh(gn.input((3,), name="x")))._repr_mimebundle_()
     data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', bundle["text/html"])
     assert data is not None
     assert base64.b64decode(data[1]).decode() == bundle["image/svg+xml"]
 
 
-def test_the_explorer_shows_itself_and_is_the_page_that_is_written(tmp_path):
+def test_explorer_display_is_the_written_page(tmp_path):
     cost = gn.sum(gn.tanh(gn.input((3,), name="x<")))
     page = viz.explore(cost)
     bundle = page._repr_mimebundle_()
@@ -131,7 +131,7 @@ def result(steps: int = 5) -> rnn.optimizers.minimize.Result:  # type: ignore[na
     return rnn.minimize(rnn.Objective(gn.sum(w * w), [w]), rnn.Adam(0.1), steps=steps)
 
 
-def test_an_outcome_shows_its_curve_and_all_charts_of_a_run_take_it(trained) -> None:
+def test_outcomes_display_a_curve_and_are_accepted_by_charts(trained) -> None:
     _, outcome = trained
     bundle = outcome._repr_mimebundle_()
     assert bundle["image/svg+xml"] == viz.training_curve(outcome).svg
@@ -141,14 +141,14 @@ def test_an_outcome_shows_its_curve_and_all_charts_of_a_run_take_it(trained) -> 
     assert "before training" in str(viz.samples(outcome))
 
 
-def test_a_result_shows_its_steps() -> None:
+def test_results_display_their_steps() -> None:
     found = result()
     assert found._repr_mimebundle_()["image/svg+xml"] == viz.flight_recorder(found).svg
     assert [row["step"] for row in found.__history__()] == [1, 2, 3, 4, 5]
     assert len(repr(found)) < 200, "its reports could be thousands"
 
 
-def test_readings_and_costs_show_themselves(trained) -> None:
+def test_readings_and_costs_display_themselves(trained) -> None:
     net, _ = trained
     bundle = rnn.read(net, TEXT[:50])._repr_mimebundle_()
     assert "cold start" in bundle["text/html"]

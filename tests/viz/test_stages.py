@@ -1,4 +1,4 @@
-"""Stages: every pass in pictures, and a folder that tells what a function is."""
+"""Stages: pictures of every pass, and dumps of functions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_stages_match_the_compilation(function):
     assert repr(merge) == f"<merge: {before} nodes, {before - after} removed, 0 added, {after} after>"
 
 
-def test_without_graphviz_a_dump_has_texts_that_can_be_drawn_elsewhere(function, tmp_path, monkeypatch):
+def test_dump_without_graphviz_writes_dot_files(function, tmp_path, monkeypatch):
     monkeypatch.setattr(render, "RENDERERS", ())
     folder = viz.dump(function, tmp_path / "report")
     texts = sorted(folder.glob("*.dot"))

@@ -1,4 +1,4 @@
-"""Coloured text: the colours, the guesses beneath, and characters that could harm."""
+"""Coloured text: colours, guesses below, and control characters."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_control_characters_never_reach_the_terminal():
     assert not re.search(r"[\x00-\x1f\x7f\u202e]", shown)
 
 
-def test_a_picture_of_any_characters_is_xml():
-    """Code points that are no characters, halves of one, controls: XML has none of them."""
+def test_pictures_of_any_characters_are_valid_xml():
+    """Noncharacters, surrogates and control characters are not allowed in XML."""
     odd = "".join(
         map(chr, [*range(0x20), *range(0x7F, 0xA0), 0xD800, 0xDFFF, 0xFDD0, 0xFFFE, 0xFFFF, 0x10FFFF])
     )

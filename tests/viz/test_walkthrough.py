@@ -1,4 +1,4 @@
-"""Walkthroughs: the order of their steps, and that each frame shows the steps so far and no others."""
+"""Walkthroughs: order of steps, and frames with the steps so far."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_page_holds_picture_and_steps() -> None:
     assert all(key in titles for key, _ in walk.steps)
 
 
-def test_what_cannot_be_walked_through() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for call, message in (
         (lambda: viz.walkthrough(cost()), r"walkthrough: drawing must be a picture, such as viz\.draw"),
         (lambda: viz.walkthrough(viz.draw(cost()), seconds=0), "walkthrough: seconds must be .* > 0"),
@@ -89,7 +89,7 @@ def test_what_cannot_be_walked_through() -> None:
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg")
-def test_a_video_has_the_time_of_all_steps(tmp_path: Path) -> None:
+def test_video_duration_covers_all_steps(tmp_path: Path) -> None:
     walk = viz.walkthrough(viz.draw(cost()), seconds=0.5)
     walk.save(tmp_path / "a.mp4")
     probe = [
@@ -106,7 +106,7 @@ def test_a_video_has_the_time_of_all_steps(tmp_path: Path) -> None:
     assert seconds == pytest.approx(0.5 * (len(walk.steps) + 2), abs=0.1)
 
 
-def test_a_video_needs_ffmpeg(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_video_needs_ffmpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(viz.DrawingError, match="needs the program ffmpeg"):
         _ = viz.walkthrough(viz.draw(cost())).mp4

@@ -1,1 +1,1 @@
-"""Tests of single back ends."""
+"""Tests of individual back ends."""

@@ -1,4 +1,4 @@
-"""An oracle for races: the bytes that each share of each job reads and writes, and shares that conflict.
+"""An oracle for races: finds conflicting reads and writes of the shares of each job.
 
 It knows only which rows or columns of their views kernels touch: two shares of one superstep that may run at once, or
 in another order than the program's, must not touch the same byte if one of them writes it.

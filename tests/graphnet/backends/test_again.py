@@ -1,4 +1,4 @@
-"""Function.again: the same as a call, without what does not depend on the inputs that vary."""
+"""Function.again matches a full call, but skips work that depends on fixed inputs only."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ by_host = pytest.mark.parametrize("backend", ["numba", "numpy"])
 
 @by_host
 def test_curvature_products_and_gradients(backend: str) -> None:
-    """Values begin; gradients, from a varying cotangent, and products, by varying directions, follow."""
+    """Values are computed by `begin`; gradients and products with varying directions by `again`."""
     for cell in (rnn.LSTM(6), rnn.RHN(5, depth=2), rnn.LayerNormLSTM(6)):
         product, fixed, directions, u = products(cell)
         cotangent = gn.input(u.logits.shape, u.logits.dtype, varying=True)
@@ -100,7 +100,7 @@ class Counted(gn.Op):
         return x.copy()
 
 
-def test_only_what_varies_is_left_for_later() -> None:
+def test_begin_computes_all_fixed_nodes() -> None:
     x, v = gn.input((3,), name="x"), gn.input((3,), name="v", varying=True)
     ones = np.ones(3, "float32")
     early, late = Counted(), Counted()
@@ -139,8 +139,8 @@ def test_begin_and_full_call_each_report_their_own_errors(backend: str) -> None:
         late.again(ones)
 
 
-def test_the_forward_pass_is_left_out() -> None:
-    """Of the products of matrices: F of 5 F. (The rest: 2 F tangents, of which F by the directions, 2 F back.)"""
+def test_again_skips_the_forward_pass() -> None:
+    """One fifth of the matrix products: F of 5 F. (The rest: 2 F tangents, 2 F back.)"""
     product, fixed, directions, _ = products(rnn.LSTM(16), time=6, batch=8)
     lowered = lower(gn.compile(product, [*fixed, *directions]).graph)
     flops = [i.c.size * i.a.shape[1] if isinstance(i, MatrixProduct) else 0 for i in lowered.instructions]
@@ -151,7 +151,7 @@ def test_the_forward_pass_is_left_out() -> None:
     assert lower(unsplit.graph).fixed == 0
 
 
-def test_a_profile_in_between_changes_nothing() -> None:
+def test_profile_does_not_change_results_of_again() -> None:
     x, v = gn.input((3,), name="x"), gn.input((3,), name="v", varying=True)
     function, ones = gn.compile([gn.tanh(x) * v], [x, v]), np.ones(3, "float32")
     (expected,) = function(ones, ones)
@@ -178,7 +178,7 @@ def test_invalid_calls_raise_errors() -> None:
 
 
 @by_host
-def test_begin_of_a_graph_that_computes_values_again_to_save_memory(backend: str) -> None:
+def test_begin_with_recomputation(backend: str) -> None:
     x, v = gn.input(3, "float64", name="x"), gn.input(3, "float64", name="v", varying=True)
     y = x
     for _ in range(16):

@@ -1,4 +1,4 @@
-"""Kernels on disk: trust, repair and removal; compiled code in memory, and for older processors."""
+"""The kernel cache: permissions, repair, eviction, compiled code in memory, and older processors."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ DAMAGES = {
 }  # fmt: skip
 
 
-def test_a_damaged_kernel_is_made_again(tmp_path: Path) -> None:
+def test_damaged_kernels_are_recompiled(tmp_path: Path) -> None:
     made, _, values, _ = process(tmp_path)
     assert made > 1
     kernels = sorted(tmp_path.glob("*.kernel"))
@@ -135,7 +135,7 @@ def test_too_large_entries_are_not_written_and_read_errors_are_misses(tmp_path: 
 
 
 @posix
-def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
+def test_cache_folder_is_private(tmp_path: Path) -> None:
     folder = tmp_path / "above" / "cache"
     old = os.umask(0)
     try:
@@ -167,7 +167,7 @@ def test_folder_writable_by_others_warns_and_is_not_used(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root gives files away")
-def test_a_folder_of_another_user(tmp_path: Path) -> None:
+def test_folder_of_another_user_warns_and_is_not_used(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     made, _, values, _ = process(folder)
     os.chown(folder, 54321, -1)
@@ -177,8 +177,8 @@ def test_a_folder_of_another_user(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_user_without_a_home_and_a_bound_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No HOME and no such user, or a HOME that cannot be written; invalid values of GRAPHNET_CACHE_MB."""
+def test_missing_home_and_invalid_cache_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No HOME, an unknown user, an unwritable HOME, and invalid values of GRAPHNET_CACHE_MB."""
     for name in ("HOME", "GRAPHNET_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
@@ -193,7 +193,7 @@ def test_a_user_without_a_home_and_a_bound_that_is_no_number(monkeypatch: pytest
             open_cache()
 
 
-def test_without_a_folder_and_with_a_full_disk_all_is_compiled(tmp_path: Path) -> None:
+def test_unusable_folder_or_full_disk_compiles_without_cache(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in ("/proc/nothing/cache", f"{tmp_path}/file/cache", f"{tmp_path}/file"):
         made, found, *_ = process(place)
@@ -269,7 +269,7 @@ def test_concurrent_removals_are_tolerated(tmp_path: Path) -> None:
     assert kept.read(named(1)) is None
 
 
-def test_files_of_one_kernel_go_together(tmp_path: Path) -> None:
+def test_files_of_one_kernel_are_removed_together(tmp_path: Path) -> None:
     """All files of a kernel are removed together: Numba's files are useless without the kernel's code."""
     folder = tmp_path / "cuda" / "__pycache__"
     folder.mkdir(parents=True)
@@ -398,7 +398,7 @@ def machine_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @x86
 def test_code_is_compiled_for_the_requested_processor(monkeypatch) -> None:
-    """Products use fma only if the processor has it; calls of a library's fma would be 25 times slower."""
+    """Products use fma only if the processor supports it."""
     x, w = gn.input((8, 8)), gn.input((8, 8))
     (addition,) = gn.compile([x + w], [x, w])._program.schedule.kernels
     (product,) = [t for t in gn.compile([x @ w], [x, w])._program.schedule.kernels if "llvm.fm" in t]
@@ -413,7 +413,7 @@ def test_code_is_compiled_for_the_requested_processor(monkeypatch) -> None:
     assert len({machine_of(name, monkeypatch).keys([addition])[0] for name in ("", "avx2", "sse2")}) == 3
 
 
-def test_an_unknown_processor_or_what_this_one_lacks_is_refused(monkeypatch) -> None:
+def test_unknown_and_unsupported_processors_are_rejected(monkeypatch) -> None:
     with pytest.raises(gn.BackendError, match="GRAPHNET_PROCESSOR is 'mmx'; it must be avx2 or sse2"):
         machine_of("mmx", monkeypatch)
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", dict)

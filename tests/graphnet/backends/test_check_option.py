@@ -1,4 +1,4 @@
-"""check=True on the numba back end says what NumPy says; indices out of range are told, and never followed."""
+"""check=True on the numba back end reports the same errors as NumPy, including indices out of range."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ BAD = {
 }
 
 
-def test_the_first_bad_node_is_the_one_that_numpy_names() -> None:
-    """Without check, nothing is said, and the numbers are NumPy's."""
+def test_check_names_the_same_node_as_numpy() -> None:
+    """Without check, there is no error, and the values match NumPy."""
     for what, (build, value, op) in BAD.items():
         with case(what):
             nodes, bad = build(), poisoned(value)
@@ -65,8 +65,8 @@ def test_the_first_bad_node_is_the_one_that_numpy_names() -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-6 if a.dtype == "float32" else 1e-12)
 
 
-def test_one_bad_number_anywhere_is_seen() -> None:
-    """In whole vectors and in masked rests; given, computed, multiplied, added up, joined and looked up."""
+def test_check_finds_non_finite_values_at_any_position() -> None:
+    """At vector and remainder positions, for all kinds of operations."""
     index = gn.constant(np.arange(5)[::-1])
     for node in (gn.tanh(x), gn.log(x), gn.sum(x, 0), gn.take(gn.log(x), index), gn.log(x).T @ W[:5],
                  gn.max(gn.log(x), 1), gn.softmax(x)):  # fmt: skip
@@ -89,8 +89,8 @@ def test_a_bad_parameter_is_named() -> None:
             assert "theta" in error_of(function, healthy)[1]
 
 
-def test_healthy_graphs_are_silent() -> None:
-    """Also where masked lanes and empty arrays would make infinities of zeros; and about what no output needs."""
+def test_check_accepts_finite_graphs() -> None:
+    """Masked lanes, empty arrays and unused nodes raise no error."""
     for backend in ("numpy", "numba"):
         function = gn.compile([gn.concatenate([x, gn.log(x)])[:5] * 2.0], [x], backend=backend, check=True)
         function(poisoned(-1.0))
@@ -120,7 +120,7 @@ LOOKUPS = {
 }
 
 
-def test_an_index_out_of_range_is_the_same_error_as_numpy_s() -> None:
+def test_out_of_range_index_errors_match_numpy() -> None:
     table, index = gn.input((6, 3), "float64", name="table"), gn.input((7,), "int64", name="index")
     rows, good = np.ones((6, 3)), np.array([5, 0, 3, 3, 1, 5, 2])
     for name, build in LOOKUPS.items():
@@ -136,7 +136,7 @@ def test_an_index_out_of_range_is_the_same_error_as_numpy_s() -> None:
             function(rows, good)
 
 
-def test_indices_of_every_dtype_are_watched_at_every_place() -> None:
+def test_out_of_range_indices_of_every_dtype_and_position() -> None:
     for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
         t, i = gn.input((6, 17), "float64"), gn.input((17,), dtype)
         codes = gn.one_hot(i, 6, "float32")

@@ -1,4 +1,4 @@
-"""docs/numbers.md is the rule for infinities, NaN and all else at the edge: every back end keeps all of its tables."""
+"""Every back end follows the tables of docs/numbers.md for infinities, NaN and other edge cases."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def require(found, expected: str, what: str) -> None:
 
 
 @everywhere
-def test_the_tables(backend: str) -> None:
+def test_tables_hold_on_every_back_end(backend: str) -> None:
     assert len(ROWS) > 90
     assert sum(bool(row.gradients) for row in ROWS) > 60
     for row in ROWS:
@@ -82,7 +82,7 @@ def require_row(row: Row, backend: str) -> None:
 
 
 @everywhere
-def test_a_nan_is_no_index(backend: str) -> None:
+def test_non_finite_indices_are_out_of_range(backend: str) -> None:
     table, x = gn.input((4, 2), "float64"), gn.input((3,), "float64")
     index, rows = gn.cast(x, "int64"), np.ones((4, 2))
     nodes = [gn.take(table, index), gn.one_hot(index, 4), gn.scatter_add(table[:3], index, 4)]
@@ -95,7 +95,7 @@ def test_a_nan_is_no_index(backend: str) -> None:
 
 
 @everywhere
-def test_second_derivatives_of_powers_and_slopes_of_logarithms_of_tiny_numbers(backend: str) -> None:
+def test_second_derivatives_of_powers_and_derivatives_of_tiny_logarithms(backend: str) -> None:
     """x^y at y = 0, where the first partial is 0 · x^-1, and at x = 0: no 0 · ∞ from a branch that is not taken."""
     x, y, a, b = (gn.input((), "float64") for _ in range(4))
     product = gn.compile(gn.hessian_product(x**y, {x: a, y: b}), [x, y, a, b], backend=backend)
@@ -117,7 +117,7 @@ def test_second_derivatives_of_powers_and_slopes_of_logarithms_of_tiny_numbers(b
 
 
 def test_sigmoid_is_one_where_it_rounds_to_one() -> None:
-    """So that its slope is 0 there, whatever the vectors are that compute it."""
+    """The derivative is 0 there, for any vector width."""
     for width in (1, 3, 6, 16, 40):
         x = gn.input((width,), "float32")
         function = gn.compile([1 - gn.sigmoid(x), *gn.gradient(gn.sum(gn.sigmoid(x)), [x])], [x])

@@ -1,4 +1,4 @@
-"""Loops of the numba back end = NumPy: for every way in which an operand can lie, every size and every dtype."""
+"""Loops of the numba back end match NumPy for every memory layout, size and dtype."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def same(build, *arrays, rtol: float = 0.0, **how) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
-def test_every_size_around_a_vector_s(dtype: str) -> None:
-    """Rests of 0 to 15 lanes: what lies behind a value is not touched, as its neighbours in a join show."""
+def test_sizes_around_the_vector_width(dtype: str) -> None:
+    """Remainders of 0 to 15 lanes: neighbouring values are not overwritten."""
     for size in (*range(41), 63, 64, 65):
         same(lambda x, y: gn.concatenate([gn.maximum(x, y), x, gn.minimum(x, y), gn.where(x > y, x, y)]),
              numbers((size,), dtype), numbers((size,), dtype)[::-1].copy())  # fmt: skip
@@ -68,7 +68,7 @@ def test_broadcasting_in_every_position_and_every_order_of_axes() -> None:
         same(lambda x, y: [gn.transpose(x, axes) - y, gn.transpose(x, axes) * 2.0], a, turned)
 
 
-def test_slices_and_reshapes_of_them_are_read_and_written_where_they_lie() -> None:
+def test_slices_and_reshapes_are_read_and_written_in_place() -> None:
     a = numbers((6, 19))
     for key in (
         np.s_[1:, :3], np.s_[::-1, :], np.s_[:, ::-1], np.s_[::2, ::3], np.s_[-1:0:-2, ::-3], np.s_[2], np.s_[:, 3],
@@ -80,7 +80,7 @@ def test_slices_and_reshapes_of_them_are_read_and_written_where_they_lie() -> No
 
 
 def test_arrays_and_reshapes_in_any_order_of_memory() -> None:
-    """Also a parameter's, which may be transposed, or a slice of another: it is read where it lies, as it is then."""
+    """Parameters may also be transposed, or slices of other arrays."""
     a = numbers((8, 9))
     x = gn.input((8, 9), "float64")
     function = gn.compile([x * 2.0, gn.sum(x, 0), x @ x.T], [x])
@@ -102,7 +102,7 @@ def test_arrays_and_reshapes_in_any_order_of_memory() -> None:
 
 
 def test_joins_of_all_kinds() -> None:
-    """Joined are what is computed, given, transposed, sliced, a number, the same twice, a join, and nothing."""
+    """Joins of computed, given, transposed, sliced, repeated, nested and empty arrays."""
 
     def build(x, y, axis: int):
         whole = gn.concatenate([gn.tanh(x), y], axis)
@@ -114,7 +114,7 @@ def test_joins_of_all_kinds() -> None:
         same(lambda x, y: build(x, y, axis), numbers((3, 5, 4)), numbers((3, 5, 4)) + 1.0, rtol=1e-14)
 
 
-def test_comparisons_divisions_and_powers_of_what_is_not_finite() -> None:
+def test_comparisons_divisions_and_powers_of_non_finite_values() -> None:
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 5e-324])
     a, b = (array.ravel() for array in np.meshgrid(values, values))
     for dtype in ("float32", "float64"):
@@ -161,8 +161,8 @@ def reduced(x):
     return [f(y, axes) for y, some in ways for axes in some for f in (gn.sum, gn.max, gn.min)]
 
 
-def test_reductions_of_every_dtype_and_of_what_is_not_finite() -> None:
-    """NaN reaches every extremum that it is in, and no other; masked lanes count as nothing, beside infinities too."""
+def test_reductions_of_every_dtype_and_of_non_finite_values() -> None:
+    """NaN affects exactly its own extrema; masked lanes have no effect, even beside infinities."""
     for dtype in ("float32", "float64", "int32", "bool", "int64"):
         with case(dtype):
             same(reduced, numbers((7, 35), dtype), rtol={"float32": 1e-6, "float64": 1e-13}.get(dtype, 0.0))
@@ -178,7 +178,7 @@ def test_reductions_of_every_dtype_and_of_what_is_not_finite() -> None:
 
 @pytest.mark.parametrize("columns", [1, 16, 33])
 def test_lookups_and_scatters(columns: int) -> None:
-    """Of one index, of many, of two axes, of none; twice the same; from a computed and from a given table."""
+    """One index, many, two axes, none; repeated; from a computed or a given table."""
     table = numbers((6, columns))
 
     def build(t, i, p):
@@ -194,8 +194,8 @@ def test_lookups_and_scatters(columns: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_many_rows_into_few(dtype: str) -> None:
-    """A core adds them up apart: rows that no place names are zero, neighbours of the result are not touched."""
+def test_scatter_of_many_rows_into_few(dtype: str) -> None:
+    """Rows without an index are zero, and neighbours of the result are not overwritten."""
 
     def build(x, i):
         some = gn.scatter_add(x, i, 7)
@@ -210,8 +210,8 @@ def test_many_rows_into_few(dtype: str) -> None:
         same(lambda x, i: gn.scatter_add(x, i, 900), x, i, rtol=1e-5, threads=threads)
 
 
-def test_lookups_by_one_index_and_by_several() -> None:
-    """Kernels of one expression: the index is shared, or equal in size only; the tables are as long, or not."""
+def test_lookups_with_one_and_several_indices() -> None:
+    """Indices are shared or only equal in size; tables have equal or different lengths."""
     tables = [numbers((5, 20)), numbers((5, 20)), numbers((7, 20))]
     one, other = np.arange(9) % 5, np.arange(9)[::-1] % 5
     i, j = gn.input((9,), "int64"), gn.input((9,), "int64")
@@ -228,7 +228,7 @@ def test_lookups_by_one_index_and_by_several() -> None:
                 function(*bad.values(), *tables)
 
 
-def test_long_chains_wide_sums_and_values_that_many_read() -> None:
+def test_long_chains_wide_sums_and_shared_values() -> None:
     def build(x, y):
         h = x
         for _ in range(130):
@@ -241,8 +241,8 @@ def test_long_chains_wide_sums_and_values_that_many_read() -> None:
     same(build, numbers((9, 18)), numbers((9, 18)), rtol=1e-11)
 
 
-def test_an_index_without_axes_finds_whole_rows_and_one_hot_codes() -> None:
-    """The loop has the table's columns for rows, and a part of them would be looked up from the first column on."""
+def test_scalar_index_selects_rows_and_one_hot_codes() -> None:
+    """For tables with more columns than one loop part."""
     index = np.array(2)
     for columns, threads in itertools.product((100, 256, 300, 2049), (1, 2, 3)):
         with case(columns, threads):
@@ -256,8 +256,8 @@ def test_an_index_without_axes_finds_whole_rows_and_one_hot_codes() -> None:
                  np.arange(24).reshape(4, 6) % depth)  # fmt: skip
 
 
-def test_rows_of_two_pieces_wait_for_both() -> None:
-    """As many rows as each piece has, but others: what one core makes of its own is not what it reads."""
+def test_slices_across_two_joined_parts_wait_for_both() -> None:
+    """The slice has as many rows as each part, but different ones."""
     for rows, threads in itertools.product((64, 128, 300, 2048), (1, 2, 3)):
 
         def shifted(a, b):
@@ -270,7 +270,7 @@ def test_rows_of_two_pieces_wait_for_both() -> None:
             same(shifted, numbers((rows, 4)), numbers((rows, 4)) / 2, threads=threads, rtol=1e-12)
 
 
-def test_like_numpy() -> None:
+def test_sparse_layers_match_numpy() -> None:
     """A layer over a graph: y_j = tanh(Σ_i a_i τ_ij), its gradient, and the transposed operands of both."""
     sizes = ((1, 1, 1), (1, 5, 3), (3, 7, 16), (4, 3, 33), (9, 40, 130), (64, 50, 400), (5, 4, 0))
     ways = (("int64", "int32", "uint8"), ("float32", "float64"), sizes, (1, 2))

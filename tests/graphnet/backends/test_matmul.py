@@ -1,4 +1,4 @@
-"""Products of the numba back end against float64 or long double, for all ways in which operands and results lie."""
+"""Products of the numba back end against float64 or long double, for all memory layouts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def require_products(shapes, dtype: str) -> None:
 
 @both
 def test_products_of_all_sizes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And rows that are asked for before they are read, since no cache holds them; past the end as well."""
+    """Includes prefetched rows, also beyond the end."""
     for some in (SHAPES[:20], SHAPES[20:40], SHAPES[40:]):
         require_products(some, dtype)
     monkeypatch.setattr(product_jobs, "FAR", 0)
@@ -58,7 +58,7 @@ def test_products_of_all_sizes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 @both
 def test_products_with_a_parameter(dtype: str) -> None:
-    """W is packed once for all; its value may change between runs."""
+    """W is packed once; its value may change between runs."""
     sizes = [(1, 1), (3, 17), (9, 48), (33, 49), (100, 31), (16, 100)]
     for rows, (inner, columns) in itertools.product((1, 2, 7, 8, 9, 17, 49), sizes):
         W = gn.parameter(matrix(inner, columns, dtype))
@@ -89,7 +89,7 @@ WAYS = {
 
 
 @both
-def test_operands_may_lie_in_every_way(dtype: str) -> None:
+def test_operands_of_every_memory_layout(dtype: str) -> None:
     for M, K, N in ((7, 9, 17), (1, 33, 5), (17, 3, 1), (33, 2, 49)):
         arrays = [matrix(*shape, dtype) for shape in ((M, K), (K, N), (K, M), (N, K))]
         leaves, pairs = [gn.input(array.shape, dtype) for array in arrays], []
@@ -104,7 +104,7 @@ def test_operands_may_lie_in_every_way(dtype: str) -> None:
 
 
 @both
-def test_long_products_are_made_block_by_block(dtype: str) -> None:
+def test_long_products_are_computed_in_blocks(dtype: str) -> None:
     for inner in (200, 1000, *(BLOCK_K * n // 2 + k for n in (2, 3, 4, 5) for k in (-1, 0, 1))):
         a, b, c = matrix(9, inner, dtype), matrix(inner, 33, dtype), matrix(inner, 9, dtype)
         x, y, z = (gn.input(array.shape, dtype) for array in (a, b, c))
@@ -116,7 +116,7 @@ def test_long_products_are_made_block_by_block(dtype: str) -> None:
 
 @both
 def test_products_that_share_a_right_operand(dtype: str) -> None:
-    """h_{t+1} = tanh(h_t W): W is packed for all at every run, whether given, a parameter or computed."""
+    """h_{t+1} = tanh(h_t W): W is packed once per run, whether given, a parameter or computed."""
     h, W = matrix(11, 19, dtype), matrix(19, 19, dtype)
     x, given = gn.input(h.shape, dtype), gn.input(W.shape, dtype)
     for weights in (given, gn.parameter(W.copy()), gn.tanh(x[0, 0] * gn.constant(W))):
@@ -141,7 +141,7 @@ def test_products_of_batches(dtype: str) -> None:
 
 
 def test_empty_products_infinities_and_nan() -> None:
-    """A sum of nothing is 0, also where the memory held something else before; padding is never multiplied by NaN."""
+    """Empty sums are 0, even in uninitialized memory; padding is never multiplied by NaN."""
     for M, K, N in ((0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0), (1, 0, 1), (9, 0, 33)):
         x, y, noise = leaves = [gn.input(shape, "float64") for shape in ((M, K), (K, N), (M + 1, N + 1))]
         nodes = [x @ y, gn.tanh(x) @ y + 1.0, gn.concatenate([gn.sin(noise)[:M, :N], x @ y])]
@@ -162,7 +162,7 @@ def test_empty_products_infinities_and_nan() -> None:
 
 @both
 def test_results_are_written_into_joins(dtype: str) -> None:
-    """Their masked rests touch no neighbour; several joins may want one result."""
+    """Remainders overwrite no neighbour; several joins may need one result."""
     a, ws = matrix(9, 7, dtype), [matrix(7, n, dtype) for n in (17, 1, 17, 33)]
     x, leaves = gn.input(a.shape, dtype), [gn.input(w.shape, dtype) for w in ws]
     apart = gn.passes.without("stack columns", "stack rows")
@@ -188,8 +188,8 @@ def test_divided_products(dtype: str) -> None:
         require_same(nodes, leaves, arrays, 1e-5 if dtype == "float32" else 1e-13, threads=threads)
 
 
-def test_every_way_of_few_rows_is_the_product() -> None:
-    """Neither who does which columns nor when they were packed changes a bit."""
+def test_products_of_few_rows_do_not_depend_on_threads() -> None:
+    """Results have the same bits for any division of columns and time of packing."""
     ways = ((1, 3, 8), (1, 17, 250, 401, 1100, 5137), (False, True), (False, True))
     for rows, columns, turned, varying in itertools.product(*ways):
         inner = 70 if columns < 1000 else 263

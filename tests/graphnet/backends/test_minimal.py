@@ -1,4 +1,4 @@
-"""A back end of kernels, an emitter and a launcher alone satisfies the laws."""
+"""A back end with only kernels, an emitter and a launcher satisfies the laws."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _only_it():
 
 
 @pytest.mark.parametrize("op", BY_OP)
-def test_ops_hold_the_law_of_back_ends(op: str) -> None:
+def test_ops_match_numpy(op: str) -> None:
     for each in BY_OP[op]:
         with case(each.id):
             check_op(each.op, *each.arrays, laws=(7,))
 
 
 @NUMBERS
-def test_random_graphs_hold_it(share: int) -> None:
+def test_random_graphs_match_numpy(share: int) -> None:
     some(200 // share)(given(graphs())(lambda drawn: check_graph(*drawn, laws=(7,))))()
 
 
@@ -69,7 +69,7 @@ def test_a_network_in_a_file_gives_the_same_bits(tmp_path) -> None:
         require_close(gn.load_function(tmp_path / "f.gn")(*arrays), function(*arrays))
 
 
-def test_only_what_varies_is_run_again() -> None:
+def test_again_runs_only_varying_steps() -> None:
     x, v = gn.input((3, 4), "float64"), gn.input((4,), "float64", varying=True)
     function = gn.compile([gn.tanh(x) @ v, gn.tanh(x)], [x, v], backend="third")
     a, b = np.ones((3, 4)), np.arange(4.0)
@@ -78,7 +78,7 @@ def test_only_what_varies_is_run_again() -> None:
     assert 0 < function._program.schedule.fixed < 2
 
 
-def test_python_runs_what_has_no_kernel_and_explains_what_is_wrong(tmp_path) -> None:
+def test_ops_without_kernel_run_in_python(tmp_path) -> None:
     x = gn.input((4,), "float64")
     function = require_same([gn.tanh(Reversed()(x * 2.0))], [x], [np.arange(4.0)])
     assert "Reversed" in str(function.profile(np.arange(4.0), repeats=1))

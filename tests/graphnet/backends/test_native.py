@@ -1,4 +1,4 @@
-"""Every public op runs without Python where it is compiled, so that every function of such ops can be stored."""
+"""Every public op is compiled without Python code, so functions of these ops can be stored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_derivatives(case_of_op):
 
 @pytest.mark.parametrize("op", BY_OP)
 def test_no_op_needs_python(op: str) -> None:
-    """Also for whole numbers, where it takes them; and it computes what NumPy does, also where these wrap."""
+    """Includes integers, which wrap as in NumPy."""
     for case_of_op in BY_OP[op]:
         with case(case_of_op.id):
             found = hosts(*with_derivatives(case_of_op))
@@ -88,7 +88,7 @@ def whole_numbers(dtype: str, n: int, m: int, k: int, powers=(3,)):
 
 
 def test_whole_numbers_of_every_size_and_the_first_nan_or_maximum() -> None:
-    """More than vectors, panels and chunks hold."""
+    """Arrays are larger than vectors, panels and chunks."""
     for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
         nodes, inputs, arrays = whole_numbers(dtype, 37, 70, 45, powers=(1, 2, 3, 7, 8, 9, 13, 31, 64, 100))
         assert not hosts(nodes, inputs)

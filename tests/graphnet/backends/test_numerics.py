@@ -1,4 +1,4 @@
-"""Functions and sums of the numba back end against wider types, over all numbers and of a million terms."""
+"""Accuracy of functions and sums of the numba back end, compared with wider types."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def require_near(found, numbers, right, relative: float) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_hold_over_all_numbers(name: str) -> None:
-    """1e-5 in float32, 1e-13 in float64; NaN for NaN, and infinities where they are right."""
+def test_functions_are_accurate_over_all_numbers(name: str) -> None:
+    """Errors are at most 1e-5 in float32 and 1e-13 in float64; NaN and infinities match."""
     function, right = FUNCTIONS[name]
     for dtype in (single, double) if has_longer else (single,):
         numbers = every_kind_of(dtype)
@@ -107,8 +107,8 @@ def test_signs_of_zero(dtype) -> None:
 
 
 @both
-def test_functions_keep_to_their_range_and_do_not_step_back(dtype) -> None:
-    """exp, tanh, sigmoid and erf of rising numbers rise, but for their last digits."""
+def test_functions_stay_in_range_and_are_monotonic(dtype) -> None:
+    """exp, tanh, sigmoid and erf are monotonic up to rounding errors."""
     numbers = np.sort(every_kind_of(dtype))
     numbers = numbers[~np.isnan(numbers)]
     for function, least, most in ((gn.exp, 0, np.inf), (gn.tanh, -1, 1), (gn.sigmoid, 0, 1), (gn.erf, -1, 1)):
@@ -139,7 +139,7 @@ def require_remainders(xs, ys, backend: str) -> None:
 
 @everywhere
 def test_remainders(backend: str) -> None:
-    """Of integers by nothing it is 0; of the smallest by -1, whose quotient no integer holds, as well."""
+    """Integer remainder by 0 is 0; the smallest integer by -1 is included."""
     for dtype in (single, double) if backend == "numba" else ():
         numbers = every_kind_of(dtype)
         require_remainders(numbers, np.random.default_rng(1).permutation(numbers), backend)
@@ -156,7 +156,7 @@ def test_remainders(backend: str) -> None:
 
 @both
 def test_softmax_and_its_logarithm(dtype) -> None:
-    """Of sizes 1e-30 to 1e30, ties, ruled-out symbols, and rows of one number."""
+    """Logits of 1e-30 to 1e30, ties, logits of minus infinity, and rows of one number."""
     random = np.random.default_rng(1).standard_normal((61, 11)) * 10.0 ** np.linspace(-30, 30, 61)[:, None]
     special = np.zeros((5, 11))
     special[0], special[1, 3], special[3] = 1e4, 1e30, np.linspace(-80, 80, 11)
@@ -179,8 +179,8 @@ def test_softmax_and_its_logarithm(dtype) -> None:
 MILLION = (10.0 ** np.random.default_rng(3).uniform(-3, 3, 1_000_003)).astype(single)
 
 
-def test_long_sums_and_those_that_cancel_are_exact_to_single_precision() -> None:
-    """[x, -x, 1]: each piece would drown the 1 in float32."""
+def test_long_and_cancelling_sums_are_accurate() -> None:
+    """[x, -x, 1]: partial sums would lose the 1 in float32."""
     exact = np.sum(MILLION.astype(np.longdouble))
     for build in (gn.sum, lambda x: gn.sum(gn.sum(gn.reshape(x[:-3], (1000, 1000)), 0)) + gn.sum(x[-3:]),
                   lambda x: gn.mean(x) * MILLION.size):  # fmt: skip
@@ -227,7 +227,7 @@ def test_long_sums_on_cuda() -> None:
         assert worst(found, 0.1, shape[axis]) <= 2, shape
 
 
-def test_on_vectors_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_with_any_vector_width(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine.this_machine()
     x, terms = gn.input((2, 40_003), "float64"), np.full((2, 40_003), 0.1)
     nodes = [gn.sum(x, 1), gn.sum(gn.transpose(x) * 1.0, 0)]
@@ -240,7 +240,7 @@ def test_on_vectors_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @by_host
-def test_sums_of_many_nodes_and_inside_of_other_ops(how) -> None:
+def test_sums_of_many_nodes_and_within_other_ops(how) -> None:
     for count in (17, 256, 257, 5_000):
         x = gn.input((count, 2), "float64")
         (found,) = gn.compile(gn.add(*(row * 1.0 for row in x)), [x], passes=(), **how)(np.full(x.shape, 0.1))
@@ -252,7 +252,7 @@ def test_sums_of_many_nodes_and_inside_of_other_ops(how) -> None:
         np.testing.assert_allclose(found, 50_000, rtol=30 * EPSILON)
 
 
-def test_sums_that_are_cut_into_chunks() -> None:
+def test_sums_in_chunks() -> None:
     pieces = [gn.input((2, 3), "float64") for _ in range(2_000)]
     arrays = [np.full((2, 3), 0.1)] * 2_000
     graph = cut(gn.Graph([gn.sum(gn.concatenate(pieces), 0)], pieces), rows=2)

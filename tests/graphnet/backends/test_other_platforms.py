@@ -1,4 +1,4 @@
-"""Kernels, and the code of threads, are valid machine code for processors and systems that this machine is not."""
+"""Kernels and thread code are valid machine code for other processors and systems."""
 
 from __future__ import annotations
 

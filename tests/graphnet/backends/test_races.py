@@ -1,4 +1,4 @@
-"""The plan has no races, and faults are detected: in barriers, rows, and reuse of memory."""
+"""Plans have no races, and injected faults are detected: in barriers, rows, and reuse of memory."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def rehearsed(made: Subject):
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_no_two_cores_touch_the_same_byte(name: str) -> None:
+def test_plans_have_no_races(name: str) -> None:
     made = SUBJECTS[name]()
     for parts in (1, 2, 3, 8):
         plan = plan_of(made, parts)
@@ -160,7 +160,7 @@ def faults(plan):
 
 
 @pytest.mark.parametrize("name", some_quick(SUBJECTS, QUICK))
-def test_every_fault_is_seen_or_harmless(name: str) -> None:
+def test_rehearsal_and_oracle_agree_on_every_fault(name: str) -> None:
     """The rehearsal and the oracle agree: a fault changes bits if and only if it is a race.
 
     Exception: only the oracle sees a write over a value that is computed and read within one superstep,

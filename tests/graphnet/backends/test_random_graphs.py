@@ -1,4 +1,4 @@
-"""Random graphs, and cells that nothing was made for: numba = NumPy, with any passes, in any order of a plan."""
+"""Numba matches NumPy on random graphs and new cells, with any passes and any order of a plan."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ WAYS = {
 
 @NUMBERS
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_gives_the_same(way: str, share: int) -> None:
+def test_random_graphs_match_in_every_mode(way: str, share: int) -> None:
     orders = st.permutations((*passes.DEFAULT, *passes.recomputing(3)))
     law = given(graphs(), orders)(lambda drawn, order: require_law(drawn, WAYS[way](order)))
     some((250 if way == "any order" else 30) // share)(law)()
 
 
 @NUMBERS
-def test_work_that_is_divided(share: int) -> None:
-    """Graphs this small run on one core, in one piece; here each loop, product and scatter is cut as large ones are."""
+def test_divided_work_on_small_graphs(share: int) -> None:
+    """Loops, products and scatters of small graphs are divided as those of large ones."""
 
     @some(120 // share)
     @given(graphs(rows=12))
@@ -86,7 +86,7 @@ def test_work_that_is_divided(share: int) -> None:
 
 @NUMBERS
 def test_single_and_double_precision_in_one_function(share: int) -> None:
-    """The leaves are float32, all else float64, and the gradient is float32 again."""
+    """Inputs are float32, other nodes float64, and the gradient is float32."""
 
     @some(30 // share)
     @given(graphs())
@@ -106,8 +106,8 @@ def test_single_and_double_precision_in_one_function(share: int) -> None:
 
 
 @pytest.mark.parametrize("cell", some_quick(CELLS, (Tied,)))
-def test_numba_is_numpy(cell: type[rnn.Cell]) -> None:
-    """Cost, last states, gradient and Gauss-Newton product, at sizes that are no whole vectors; two layers, too."""
+def test_numba_matches_numpy(cell: type[rnn.Cell]) -> None:
+    """Cost, final states, gradient and Gauss-Newton product, for sizes that are no multiples of the vector width."""
     sizes = ((1, 1, 1), (1, 37, 4), (3, 5, 2), (33, 5, 3), (33, 1, 2), (33, 37, 2))
     for dtype, (batch, units, time) in (
         *(("float32", s) for s in sizes),

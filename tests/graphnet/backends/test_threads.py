@@ -1,4 +1,4 @@
-"""The numba back end with several threads, callers and processes; interrupted, and refused by the system."""
+"""The numba back end with several threads, callers and processes, with interrupts and system limits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_no_bit_depends_on_the_number_of_threads_or_on_the_run(name: str) -> None:
+def test_results_do_not_depend_on_threads_or_runs(name: str) -> None:
     for outputs, inputs, arrays in PROBLEMS[name]:
         require_same(outputs, inputs, arrays, 1e-4, threads=1)
         one = bits(gn.compile(outputs, inputs, threads=1)(*arrays))
@@ -86,8 +86,8 @@ def test_no_bit_depends_on_the_number_of_threads_or_on_the_run(name: str) -> Non
                 assert bits(function(*arrays)) == one, threads
 
 
-def test_memory_is_used_again() -> None:
-    """Thirty steps of which only the last is wanted need the memory of a few, whatever the number of threads."""
+def test_memory_is_reused() -> None:
+    """Thirty steps need the memory of a few if only the last one is read, for any number of threads."""
     x = h = gn.input((200, 200))
     W = gn.parameter(np.eye(200, dtype="float32"))
     for _ in range(30):
@@ -97,7 +97,7 @@ def test_memory_is_used_again() -> None:
 
 
 def test_calls_use_one_thread_if_no_other_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit on processes, as of a container: fewer threads, and the same bits."""
+    """Under a limit on processes, fewer threads give the same bits."""
     outputs, inputs, arrays = lstm()
     expected = gn.compile(outputs, inputs, threads=1)(*arrays)
     refused = []
@@ -116,8 +116,8 @@ def test_calls_use_one_thread_if_no_other_can_start(monkeypatch: pytest.MonkeyPa
             gn.compile(outputs, inputs, threads=threads)
 
 
-def test_callers_at_once_get_the_results_of_their_own_arrays() -> None:
-    """Of one function, and of two."""
+def test_concurrent_callers_get_their_own_results() -> None:
+    """Callers of one function, and of two."""
 
     def call(function: gn.Function, arrays, wanted) -> None:
         assert all(bits(function(*arrays)) == wanted for _ in range(30))
@@ -212,8 +212,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Li
     "code", [pytest.param(CHILDREN.format(way="fork", times=3), marks=linux), CHILDREN.format(way="spawn", times=1),
              pytest.param(FORKS, marks=linux)], ids=["fork", "spawn", "fork while another thread runs"],
 )  # fmt: skip
-def test_children_run_functions_made_before(code: str, tmp_path: Path) -> None:
-    """And the script ends, though its threads are idle."""
+def test_child_processes_run_functions_compiled_before_fork(code: str, tmp_path: Path) -> None:
+    """Scripts end although threads are idle."""
     (tmp_path / "script.py").write_text(HEAD + code, encoding="utf-8")
     assert output_of(str(tmp_path / "script.py")) == ""
 
@@ -274,13 +274,13 @@ print("right" if interrupts > 10 else interrupts)
 """
 
 
-def test_an_interrupt_at_any_line_causes_no_deadlock() -> None:
-    """Ctrl-C may fall between any two lines of what hands work to threads, be they awake or asleep."""
+def test_interrupts_cause_no_deadlock() -> None:
+    """Ctrl-C at any line of the code that passes work to threads, awake or asleep."""
     assert output_of("-c", HEAD.replace("threads=2", "threads=3") + INTERRUPTED) == "right\n"
 
 
-def test_an_op_that_calls_its_own_function_raises_an_error() -> None:
-    """It would wait for itself, for ever."""
+def test_recursive_function_calls_raise_an_error() -> None:
+    """Without the error, it would wait for itself forever."""
     called, ones, x = None, np.ones(3, "float32"), gn.input((3,))
 
     class Calls(gn.Op):
@@ -330,8 +330,8 @@ def test_thread_count_follows_the_load_and_ignores_noise() -> None:
     assert spent(Pace(2), noisy, 60.0) < 1.1 * always
 
 
-def test_trials_cost_little_whatever_a_call_takes() -> None:
-    """At most 2 % of the time, once the faster way is found; calls of 25 to 50 ms used to lose a fifth of it."""
+def test_trials_cost_little_for_any_call_duration() -> None:
+    """Trials take at most 2 % of the time after the faster setting is found."""
     for most, two in itertools.product((2, 16), (1e-5, 1e-2, 0.025, 0.05, 1.0)):
         for ratio in (0.02, 0.3, 0.5, 0.85, 0.95, 1, 1.1, 1.9, 10, 50):
             seconds, pace = {1: two * ratio, most: two}, Pace(most)
@@ -345,7 +345,7 @@ def test_trials_cost_little_whatever_a_call_takes() -> None:
 
 
 def test_a_single_slow_call_changes_nothing() -> None:
-    """The other way is slower at the median, and only one call of the usual one was held up."""
+    """A single slow call of the usual setting does not change it."""
     pace, held = Pace(2), iter([1e-3, 50e-3, 1e-3, 1e-3])
     while not pace._trial[0]:
         pace.took(1e-3)

@@ -1,4 +1,4 @@
-"""Cells that appear nowhere in the repository: what compiles for the known ones compiles for any equations."""
+"""Cells that appear nowhere else in the repository, to test that any equations compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every argument that cannot be meant is refused before anything is computed, in a sentence that names it."""
+"""Every invalid argument is rejected before any computation, with an error that names it."""
 
 from __future__ import annotations
 

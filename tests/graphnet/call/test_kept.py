@@ -1,4 +1,4 @@
-"""Programs kept on disk: found again by whoever has the same graph, never by another, and as good as made anew."""
+"""The program cache: programs are found for equal graphs only, and match newly compiled ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def compiled(made: Made, **settings: Any) -> Any:
     return gn.compile(*made, **settings)
 
 
-def test_a_program_is_found_again_and_gives_the_same_bits(cache: Cache) -> None:
+def test_cached_programs_give_the_same_bits(cache: Cache) -> None:
     x = GENERATOR.standard_normal((5, 3, 4))
     first, second = compiled(recurrence()), compiled(recurrence())
     assert not was_kept(first)
@@ -73,7 +73,7 @@ def test_a_program_is_found_again_and_gives_the_same_bits(cache: Cache) -> None:
     assert first.instructions() == second.instructions()
 
 
-def test_it_reads_the_parameters_of_the_graph_at_hand() -> None:
+def test_cached_programs_read_the_current_parameters() -> None:
     x = GENERATOR.standard_normal((5, 3, 4))
     compiled(recurrence())
     made, other = recurrence(), recurrence(scale=0.1)
@@ -90,7 +90,7 @@ def test_it_reads_the_parameters_of_the_graph_at_hand() -> None:
 
 
 def test_every_op(tmp_path: Path) -> None:
-    """Each op of graphnet is one whose programs can be kept, and stored; what is found gives what it gave before."""
+    """Programs of every op can be cached and stored, and cached programs give the same results."""
 
     def build() -> Made:
         inputs = [[gn.input(x.shape, x.dtype) for x in each.arrays] for each in CASES]
@@ -150,7 +150,7 @@ def name(made: Made, threads: int | None = None, chosen: Any = passes.DEFAULT) -
     return kept.name_of(Graph(*made), chosen, NumbaBackend(), threads)
 
 
-def test_names_are_those_of_what_a_program_follows_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_names_depend_on_graph_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {which: name(build()) for which, build in DIFFERENT.items()}
     assert all(names.values())
     assert names == {which: name(build()) for which, build in DIFFERENT.items()}, "not the same twice"
@@ -214,7 +214,7 @@ def test_programs_with_code_of_other_packages_are_not_cached(
 def test_programs_are_not_cached_if_source_is_newer_than_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process that still runs the old code must not leave programs under the name of the new one."""
+    """A process with old code must not cache programs under the name of the new code."""
     (tmp_path / "module.py").write_text("1")
     monkeypatch.setattr(kept, "_PACKAGE", tmp_path)
     own_code = kept._own_code.__wrapped__
@@ -229,7 +229,7 @@ def test_programs_are_not_cached_if_source_is_newer_than_the_process(
     assert own_code() == ""
 
 
-def test_damaged_programs_and_those_of_another_graph_are_made_again(cache: Cache) -> None:
+def test_damaged_and_wrong_programs_are_recompiled(cache: Cache) -> None:
     x = GENERATOR.standard_normal((5, 3, 4))
     wanted = compiled(recurrence())(x)
     (path,) = files(cache)
@@ -246,7 +246,7 @@ def test_damaged_programs_and_those_of_another_graph_are_made_again(cache: Cache
         assert path.read_bytes() == content, "not repaired"
 
 
-def test_all_that_a_function_can_do(tmp_path: Path) -> None:
+def test_cached_functions_support_all_methods(tmp_path: Path) -> None:
     x = GENERATOR.standard_normal((5, 3, 4))
     anew, found = compiled(recurrence()), compiled(recurrence())
     assert was_kept(found)
@@ -271,7 +271,7 @@ def test_all_that_a_function_can_do(tmp_path: Path) -> None:
             np.testing.assert_allclose(call()[1], np.tanh(a) * b, rtol=1e-12)
 
 
-def test_draws_and_errors_are_those_of_the_nodes_at_hand() -> None:
+def test_cached_programs_use_draws_and_errors_of_the_current_nodes() -> None:
     first, second = (gn.RandomSource(seed) for seed in (1, 2))
     compiled(drawn := with_x(lambda x: x * first.normal(1.0, (3,), "float64")))
     again = with_x(lambda x: x * second.normal(1.0, (3,), "float64"))
@@ -306,8 +306,8 @@ print(len(function.source), "loaded from the cache" in function.explain(), float
 """
 
 
-def test_another_process_finds_it() -> None:
-    """With the bound that there is, and nothing set."""
+def test_another_process_finds_cached_programs() -> None:
+    """With the default cache size and no settings."""
     first, second = (output_of("-c", PROGRAM) for _ in range(2))
     assert int(first.split()[0]) > 2000
     assert "False" in first

@@ -64,7 +64,7 @@ def test_parameters_are_set_by_name(tmp_path: Path) -> None:
 
 
 def test_all_parameters_can_be_set(tmp_path: Path) -> None:
-    """Two of one name, one without a name, and one whose memory is strided, which is copied before each run."""
+    """Parameters with equal names, without a name, and with strided memory."""
     W, d = gn.parameter(np.asfortranarray(np.ones((2, 3))), name="W"), gn.parameter(np.ones(3))
     b, c = (gn.parameter(np.full(3, value), name="b") for value in (0.0, 1.0))
     gn.compile([gn.sum(W, 0) + b + 10 * c + d], []).save(tmp_path / "f.gn")
@@ -86,7 +86,7 @@ def test_held_draws_are_stored(tmp_path: Path) -> None:
     np.testing.assert_array_equal(gn.load_function(tmp_path / "f.gn")(np.ones(40))[0], expected)
 
 
-def test_arguments_are_checked_as_before(tmp_path: Path) -> None:
+def test_loaded_functions_check_arguments(tmp_path: Path) -> None:
     function, (x, t, h, c) = network_function()
     function.save(tmp_path / "f.gn")
     loaded = gn.load_function(tmp_path / "f.gn")
@@ -123,8 +123,8 @@ class TestBadFiles:
         gn.compile([gn.tanh(x)], [x]).save(tmp_path / "f.gn")
         return tmp_path / "f.gn"
 
-    def test_a_damaged_one(self, path: Path) -> None:
-        """A bit of it, at several places, or its end; a missing one, and another kind of file."""
+    def test_damaged_files_are_rejected(self, path: Path) -> None:
+        """Flipped bits, truncated and missing files, and files of other kinds."""
         with pytest.raises(BackendError, match=r"cannot read .*nothing\.gn"):
             gn.load_function(path.parent / "nothing.gn")
         content = path.read_bytes()
@@ -139,7 +139,9 @@ class TestBadFiles:
         with pytest.raises(BackendError, match="not a function"):
             gn.load_function(path)
 
-    def test_another_version_or_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_files_of_other_versions_or_processors_are_rejected(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for place, name, value, words in (
             (stored, "__version__", "0.0.0", r"stored by graphnet .* this is 0\.0\.0"),
             (this_machine(), "processor_key", "x86_64 abacus +beads llvm 1.0", "another processor"),
@@ -150,7 +152,7 @@ class TestBadFiles:
                     gn.load_function(path)
 
 
-def test_copies_are_made_by_files(tmp_path: Path) -> None:
+def test_pickling_and_copying_raise_errors(tmp_path: Path) -> None:
     x = gn.input((3,), name="x")
     function = gn.compile([gn.tanh(x)], [x])
     function.save(tmp_path / "f.gn")

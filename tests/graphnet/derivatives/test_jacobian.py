@@ -50,7 +50,7 @@ PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 
 @everywhere
-def test_jacobian_holds_each_element_by_each(backend: str) -> None:
+def test_jacobian_matches_gradients_of_single_elements(backend: str) -> None:
     """The Jacobian equals the gradients of single elements, for more outputs than inputs and for fewer."""
     for name, (build, shape) in PROBLEMS.items():
         with case(name):
@@ -65,7 +65,7 @@ def test_jacobian_holds_each_element_by_each(backend: str) -> None:
             np.testing.assert_allclose(found, differences(lambda a: value(a)[0], at), rtol=1e-7, atol=1e-8)
 
 
-def test_one_for_each_of_several() -> None:
+def test_jacobian_with_several_inputs() -> None:
     """For y = x W + b: Jacobians by x, W and b, and zero for an input that y does not depend on."""
     for columns in (2, 40):
         x, W, b, other = (gn.input(s, "float64") for s in ((2, 3), (3, columns), (columns,), (5,)))
@@ -78,7 +78,7 @@ def test_one_for_each_of_several() -> None:
         np.testing.assert_array_equal(Jo, np.zeros((2, columns, 5)))
 
 
-def test_through_a_node_between() -> None:
+def test_jacobian_with_respect_to_intermediate_nodes() -> None:
     """Jacobians with respect to an intermediate node, an input behind it, and the output itself."""
     x, at = gn.input((3,), "float64"), random.standard_normal(3)
     h = x * x
@@ -116,7 +116,7 @@ def products(graph: Graph) -> int:
     return sum(isinstance(node.op, MatMul) for node in graph.order)
 
 
-def test_jacobian_walks_the_smaller_side_and_shares_products() -> None:
+def test_jacobian_uses_the_smaller_side_and_shares_products() -> None:
     """All rows of the Jacobian share one product with the weights."""
     for rows, columns in ((2, 50), (50, 2)):
         x, W = gn.input((columns,)), gn.input((columns, rows))

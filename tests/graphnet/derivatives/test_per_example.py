@@ -1,4 +1,4 @@
-"""Per-example gradients are the gradients of the single losses, whatever lies between, and mixed cases are refused."""
+"""Per-example gradients match gradients of single losses, and mixed cases are rejected."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_with_dropout_and_learned_initial_states(backend: str) -> None:
 
 
 def test_gradients_of_ctc_losses() -> None:
-    """It looks up among the logits of all cases, at places that only its arithmetic keeps apart."""
+    """CTC reads logits of all cases, separated only by its index arithmetic."""
     net = network([rnn.Bidirectional(rnn.GRU(2))], loss="ctc", reads="vectors")
     u = net.unroll(4, BATCH, initial="zero", labels=2)
     values = generator.standard_normal((4, BATCH, 4)), np.array([[0, 1], [2, -1], [1, 0]])
@@ -156,15 +156,15 @@ APART: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_gradients_through_ops_that_keep_cases_apart(backend: str) -> None:
+def test_gradients_through_ops_on_separate_cases(backend: str) -> None:
     for name, (make, shape) in APART.items():
         with case(name):
             W = weight(*shape)
             require_rows_of_losses(make(W), [W], backend=backend)
 
 
-def test_no_case_takes_a_backward_pass_of_its_own() -> None:
-    """The graph of many cases has as many nodes as that of few."""
+def test_graph_size_does_not_grow_with_the_batch() -> None:
+    """Graphs of many and few cases have the same number of nodes."""
     counts = []
     for batch in (4, 40):
         net = network([rnn.LSTM(3)], initial_state="learned")
@@ -207,7 +207,7 @@ MIXED: dict[str, tuple[Callable[[Node], Node], tuple[int, ...], str]] = {
 }  # fmt: skip
 
 
-def test_mixed_cases_are_refused_or_right() -> None:
+def test_mixed_cases_are_rejected_unless_allowed() -> None:
     for name, (make, shape, named) in MIXED.items():
         with case(name):
             W = weight(*shape)

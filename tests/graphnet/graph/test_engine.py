@@ -1,4 +1,4 @@
-"""Tests of parts of the engine beside the laws: depth, accuracy, memory, state, diagnosis."""
+"""Further tests of the engine: depth, accuracy, memory, state, diagnosis."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_graph_may_be_20_000_nodes_deep() -> None:
 
 
 @pytest.mark.parametrize("build", [deep, wide])
-def test_work_grows_as_the_graph_does(build: Any) -> None:
-    """Nothing is quadratic: twice the nodes take at most 2.3 times the calls of functions."""
+def test_work_grows_linearly_with_the_graph(build: Any) -> None:
+    """The number of function calls is linear: twice the nodes take at most 2.3 times the calls."""
     calls = []
     for size in (300, 600):
         build(size)  # kernels are compiled, and what is cached is there
@@ -128,7 +128,7 @@ def test_losses_of_extreme_logits_are_finite_and_right(dtype: Any) -> None:
     np.testing.assert_allclose(logarithms[0], [0, -2e4, -1e4], rtol=1e-6)
 
 
-def test_a_symbol_that_is_ruled_out_has_probability_0() -> None:
+def test_logit_of_minus_infinity_has_probability_0() -> None:
     z = gn.input((3,), "float64")
     nodes = [gn.softmax(z), gn.log_softmax(z), gn.logsumexp(z), gn.softmax_cross_entropy(z, 0)]
     p, log_p, total, loss = run(nodes, np.array([0.0, 0.0, -np.inf]))
@@ -145,7 +145,7 @@ KEYS: list[Any] = [
 ]  # fmt: skip
 
 
-def test_indexing_and_reductions_are_numpys() -> None:
+def test_indexing_and_reductions_match_numpy() -> None:
     array = np.arange(20.0).reshape(4, 5)
     x = gn.input((4, 5), "float64")
     for key in KEYS:
@@ -178,7 +178,7 @@ def test_extrema_of_integers() -> None:
             np.testing.assert_array_equal(found[2], np.minimum(array, array[::-1]))
 
 
-def test_numbers_take_the_dtype_beside_them_unless_they_do_not_fit() -> None:
+def test_dtype_promotion_of_numbers() -> None:
     f, u, b = gn.input((2,)), gn.input((2,), "uint8"), gn.input((2,), "bool")
     for node, dtype in [
         (f + 1, "float32"), (2.5 * f, "float32"), (np.float64(2) * f, "float32"), (f**0.5, "float32"),
@@ -192,7 +192,7 @@ def test_numbers_take_the_dtype_beside_them_unless_they_do_not_fit() -> None:
     np.testing.assert_array_equal(found, [[300, 305], [0, -5]])
 
 
-def test_absent_derivatives_take_part_in_arithmetic() -> None:
+def test_arithmetic_with_absent_derivatives() -> None:
     """The gradient by w of a cost that does not depend on w is zeros of w's shape and dtype."""
     x, w = gn.input((2, 3), "float32"), gn.input((3,), "float64")
     (absent,) = gn.gradient(gn.sum(x), w)
@@ -250,7 +250,7 @@ def test_derivatives_with_respect_to_inner_nodes() -> None:
     np.testing.assert_allclose(run([*gn.gradient(cost, h), *gn.rop([cost], {h: 1.0})], 0.5), 2 * np.sin(0.5))
 
 
-def test_equal_things_of_a_large_graph_are_one() -> None:
+def test_equal_ops_shapes_and_lines_are_shared() -> None:
     """Ops, shapes and lines of equal nodes are shared: ten times the nodes create no more of them."""
 
     def distinct(time: int) -> tuple[int, ...]:
@@ -266,7 +266,7 @@ def test_equal_things_of_a_large_graph_are_one() -> None:
     assert distinct(100) == distinct(10)
 
 
-def test_ties_share_the_derivative() -> None:
+def test_derivative_is_shared_among_ties() -> None:
     x, a, b = gn.input((4,), "float64"), gn.input((), "float64"), gn.input((), "float64")
     tied = np.array([2.0, 1.0, 2.0, 0.0])
     np.testing.assert_array_equal(run(gn.gradient(gn.max(x), x), tied)[0], [0.5, 0, 0.5, 0])
@@ -276,7 +276,7 @@ def test_ties_share_the_derivative() -> None:
     assert run([*gn.gradient(gn.relu(a), a), *gn.gradient(abs(a), a)], 0.0) == (0.0, 0.0)
 
 
-def test_a_parameter_shares_its_array_and_a_constant_does_not() -> None:
+def test_parameters_share_their_array_and_constants_copy_it() -> None:
     array = np.array([1.0, 2.0])
     theta, constant = gn.parameter(array), gn.constant(array)
     function = gn.compile([theta * 2.0, constant])
@@ -292,7 +292,7 @@ def test_a_parameter_shares_its_array_and_a_constant_does_not() -> None:
 
 @pytest.mark.parametrize("passes", [(), gn.passes.DEFAULT], ids=["no passes", "all passes"])
 @pytest.mark.parametrize("check", [False, True])
-def test_results_belong_to_the_caller(passes: Any, check: bool) -> None:
+def test_results_share_no_memory(passes: Any, check: bool) -> None:
     """Writing into a result changes no input, parameter, constant, draw, other result, or later run."""
     x = gn.input((3, 2), "float64")
     theta, fixed = gn.parameter(np.ones((3, 2))), gn.constant(np.full((3, 2), 2.0))
@@ -317,8 +317,8 @@ def test_results_belong_to_the_caller(passes: Any, check: bool) -> None:
         np.testing.assert_array_equal(again, before)
 
 
-def test_memory_follows_the_lifetimes() -> None:
-    """Arrays of 80 bytes: x and W are leaves; a, b and a b are needed at once; the transpose is a view."""
+def test_memory_counts_live_arrays_only() -> None:
+    """Arrays of 80 bytes: x and W are inputs; a, b and a b are needed at once; the transpose is a view."""
     x, W = gn.input((10,), "float64"), gn.parameter(np.ones(10))
     a = gn.tanh(x)  # 80
     b = gn.sin(a)  # 160: a is read again below
@@ -333,7 +333,7 @@ def test_memory_follows_the_lifetimes() -> None:
     assert gn.compile([gn.fill(0.0, (1000, 1000), "float64") + 1.0], **how).memory.leaves == 0
 
 
-def test_inputs_come_in_the_order_of_creation_unless_they_are_listed() -> None:
+def test_inputs_are_in_order_of_creation_by_default() -> None:
     second, first = gn.input((), "float64", name="made first"), gn.input((), "float64", name="made second")
     function = gn.compile([first - second])
     assert [node.name for node in function.inputs] == ["made first", "made second"]
@@ -359,7 +359,7 @@ def test_float32_graphs_stay_float32() -> None:
         assert {value.dtype for value in function(np.ones((4, 3), single))} == {single}
 
 
-def test_a_profile_adds_up_by_op_and_scope() -> None:
+def test_profile_sums_by_op_and_scope() -> None:
     h = x = gn.input((50, 50))
     for cell, time in (("A", 0), ("A", 1), ("B", 1)):
         with gn.scope(cell=cell, time=time):
@@ -380,7 +380,7 @@ def test_a_profile_adds_up_by_op_and_scope() -> None:
     assert gn.compile([h], [x]).profile(np.ones((50, 50), single), repeats=1).total > 0
 
 
-def test_explain_names_each_pass_with_what_is_left_and_a_repr_never_raises() -> None:
+def test_explain_lists_passes_and_repr_never_raises() -> None:
     x = gn.input((2,), "float64")
     function = gn.compile([gn.tanh(x * 1) + gn.tanh(x * 1)])
     assert [report.name for report in function.reports] == [p.name for p in gn.passes.DEFAULT]
@@ -428,7 +428,7 @@ def test_distributions() -> None:
     assert [value.mean() for value in run(certain)] == [0.0, 1.0]
 
 
-def test_derivatives_see_the_same_draw() -> None:
+def test_derivatives_use_the_same_draw() -> None:
     """A random mask has the same values in the function, its gradient and its R-operator product."""
     x = gn.input((100,), "float64")
     mask = gn.RandomSource(0).bernoulli(0.5, (100,), "float64")
@@ -452,7 +452,7 @@ def test_scopes_nest_and_end() -> None:
     assert dict(g.scope) == dict(inner.scope)  # a derivative belongs to its node's place
 
 
-def test_threads_build_with_scopes_of_their_own() -> None:
+def test_threads_have_separate_scopes() -> None:
     made: dict[str, list[Node]] = {"a": [], "b": []}
     barrier = threading.Barrier(2)
 

@@ -1,4 +1,4 @@
-"""Error messages: the node or argument, the user's line, the shapes or values, and the remedy.
+"""Error messages name the node or argument, the user's line, the shapes or values, and the remedy.
 
 Each fault is on a line with a call of `here()`, which returns the place that the message must name.
 """
@@ -67,7 +67,7 @@ STANDARD = {
 }  # fmt: skip
 
 
-def test_errors_are_pythons_own_kinds_too() -> None:
+def test_errors_are_standard_exceptions_too() -> None:
     names = {name for name in errors.__all__ if name.endswith("Error")} - {"GraphnetError"}
     require_rows(names - {error.__name__ for error in STANDARD}, "STANDARD", "the kind that it is, too")
     for error, standard in STANDARD.items():
@@ -75,7 +75,7 @@ def test_errors_are_pythons_own_kinds_too() -> None:
         assert getattr(gn, error.__name__) is error
 
 
-def test_a_mismatch_is_worded_line_by_line() -> None:
+def test_mismatch_error_has_one_line_per_input() -> None:
     with pytest.raises(ShapeError) as caught:
         x @ W
     first, signature, one, two = str(caught.value).split("\n")
@@ -85,7 +85,7 @@ def test_a_mismatch_is_worded_line_by_line() -> None:
     assert re.fullmatch(rf"    input 2 +W\[4, 5\] +made at \S*{W_line}", two)
 
 
-def test_a_node_is_symbolic() -> None:
+def test_using_nodes_as_values_raises_an_error() -> None:
     array, (node, line) = np.ones((2, 3)), (gn.label(scalar, "loss"), here())
     uses: list[tuple[Callable[[], Any], tuple[str, ...]]] = [
         (lambda: bool(node), ("truth value", "symbolic", "gn.where")),
@@ -110,7 +110,7 @@ def test_a_node_is_symbolic() -> None:
     np.testing.assert_array_equal(array, np.ones((2, 3)))
 
 
-def test_nodes_are_compared_with_no_number() -> None:
+def test_comparing_nodes_with_numbers_raises_an_error() -> None:
     node = gn.input((2,), "float64", name="n")
     for other in (0, 0.5, 1j, Fraction(1, 2), np.ones(2), np.float64(1), np.True_, True):
         for compare in (lambda: node == other, lambda: other == node, lambda: node != other):
@@ -120,7 +120,7 @@ def test_nodes_are_compared_with_no_number() -> None:
     assert node not in (None, "x") and node == mock.ANY  # noqa: PT018
 
 
-def test_arrays_beside_nodes_reach_our_operators() -> None:
+def test_operators_between_arrays_and_nodes() -> None:
     a, value = np.arange(6.0).reshape(2, 3), np.linspace(-1, 1, 6).reshape(2, 3)
     operators: list[Callable[[Any], Any]] = [
         lambda x: a + x, lambda x: a - x, lambda x: a * x, lambda x: a / x, lambda x: a.T @ x, lambda x: x @ a.T,
@@ -147,7 +147,7 @@ def test_where_accepts_numpy_bools_and_rejects_python_bools() -> None:
         gn.where(n == gn.tanh(n), n, 0.0)
 
 
-def test_derivatives_name_the_node_that_they_cannot_take() -> None:
+def test_derivative_errors_name_the_node() -> None:
     weights = gn.parameter(np.ones((3, 4)), name="weights")
     v, ends = {weights: np.ones((3, 4))}, x @ weights
     for derive in (gn.gradient, lambda cost, w: gn.hessian_product(cost, {w: ones})):
@@ -180,7 +180,7 @@ def fail(op: Op, *arrays: Any) -> None:
     raise KeyError("table")
 
 
-def test_ops_that_leave_out_or_break_a_rule() -> None:
+def test_missing_and_invalid_op_rules_raise_errors() -> None:
     square = own("Square", signature="... -> ...", forward=lambda op, x: x**2)
     node, line = square(x, name="squares"), here()
     with message(DifferentiationError, "Square", "no backward rule", "squares[2, 3]", line, "stop_gradient"):
@@ -258,7 +258,7 @@ def test_lossless_conversions_are_made() -> None:
             gn.compile([node], [node])([np.inf, np.nan] if dtype == "float32" else [1, -1])
 
 
-def test_a_node_has_this_machines_order_of_bytes() -> None:
+def test_nodes_have_native_byte_order() -> None:
     for dtype in (">i8", ">i4", ">u2", ">f4"):
         with case(dtype):
             native = np.dtype(dtype).newbyteorder("=")
@@ -319,8 +319,8 @@ def test_check_names_the_first_node_with_its_scope_and_line(passes: Any) -> None
         gn.compile(gn.gradient(gn.sum(root), x), [x], **how)(0 * ones)
 
 
-def test_the_line_is_the_users(tmp_path: Any) -> None:
-    """Operators and helpers are skipped, and so are hidden files of a framework."""
+def test_origin_is_the_users_line(tmp_path: Any) -> None:
+    """Lines of operators, helpers and hidden framework files are skipped."""
     nodes, line = [x + 1, x @ W[:3], gn.mean(x), x[0], -x, gn.softmax_cross_entropy(x, [0, 1])], here()
     assert {str(node.origin).rsplit("/", 1)[-1] for node in nodes} == {line}
     assert isinstance(nodes[0].op, Elementwise)
@@ -334,7 +334,7 @@ def test_the_line_is_the_users(tmp_path: Any) -> None:
     assert str(node.origin).endswith(line)
 
 
-def test_a_cell_of_a_notebook_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origin_in_a_notebook_has_the_cell_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uses the cell's number, since the temporary file's name differs in every run. Tries other shells."""
     cell = "/tmp/ipykernel_8123/1938475.py"
     names = {cell: ("Cell", "In[3]")}

@@ -1,4 +1,4 @@
-"""Functions inside PyTorch and JAX have the derivatives that they have here."""
+"""Functions inside PyTorch and JAX have the same derivatives as in graphnet."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def expected(given: list[Any], u: Any, s: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("backend", ["numba", "numpy"])
-def test_calls_wait_for_their_cotangents_in_any_number(backend: str) -> None:
+def test_several_calls_before_their_gradients(backend: str) -> None:
     of = Differentiable(*example(), backend=backend)
     u, s = np.ones((5, 2)), np.array(0.5)
     given = [arrays(seed) for seed in range(PROGRAMS + 2)]

@@ -1,4 +1,4 @@
-"""A file for any number of cases is right for any, or refused."""
+"""Exported files are correct for any batch size, or rejected."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def equations(of: Callable[[gn.Node, int], gn.Node], n: int) -> tuple[Any, Any]:
     return {"y": of(x, n)}, {"x": x}
 
 
-def test_other_sizes_than_a_plus_k_n_are_refused(tmp_path: Path) -> None:
+def test_sizes_not_linear_in_the_batch_are_rejected(tmp_path: Path) -> None:
     for name, of in REFUSED.items():
         with case(name), pytest.raises(gn.UsageError, match=r"export_onnx: .*test_cases.py"):
             gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
 
 
-def test_files_that_are_wrong_for_few_cases_are_refused(tmp_path: Path) -> None:
+def test_files_wrong_for_small_batches_are_rejected(tmp_path: Path) -> None:
     for name, of in WRONG_FOR_FEW.items():
         with (
             case(name),

@@ -1,4 +1,4 @@
-"""Every op in ONNX: onnxruntime computes what NumPy does, and no op is forgotten."""
+"""Every op in ONNX: onnxruntime matches NumPy, and no op is missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def as_dtype(array: Array, dtype: str) -> Array:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "bool", "int32"])
 def test_onnxruntime_computes_every_case_of_every_op(runtime: Any, tmp_path: Path, dtype: str) -> None:
-    """All cases in one file: starting a session is what takes time."""
+    """All cases are in one file, since starting sessions is slow."""
     outputs, inputs, arrays = {}, {}, {}
     for each in CASES:
         given = {f"{each.id}.{i}": as_dtype(a, dtype) for i, a in enumerate(each.arrays)}
@@ -81,8 +81,8 @@ def test_onnxruntime_computes_every_case_of_every_op(runtime: Any, tmp_path: Pat
         np.testing.assert_allclose(value.astype(float), want.astype(float), 1e-5, atol, err_msg=name)
 
 
-def test_nan_is_the_largest_the_least_and_the_first(runtime: Any, tmp_path: Path) -> None:
-    """Of rows with one NaN, two, none, and one behind an infinity."""
+def test_max_min_and_argmax_of_nan(runtime: Any, tmp_path: Path) -> None:
+    """Rows with one NaN, two, none, and one after an infinity."""
     rows = [[1, np.nan, 3], [np.nan, -1, np.nan], [3, 1, 2], [np.inf, np.nan, -np.inf]]
     for dtype in ("float32", "float64"):
         x = gn.input((4, 3), dtype)
@@ -128,7 +128,7 @@ def equations(batch: int) -> tuple[dict[str, Node], dict[str, Node]]:
     return {f"y{i}": node for i, node in enumerate(outputs)}, {"x": x}
 
 
-def test_a_function_of_the_number_of_cases_makes_a_file_for_any(runtime: Any, tmp_path: Path) -> None:
+def test_function_of_batch_size_exports_a_dynamic_batch(runtime: Any, tmp_path: Path) -> None:
     gn.export_onnx(equations, tmp_path / "any.onnx")
     session = runtime.InferenceSession(tmp_path / "any.onnx")
     assert session.get_inputs()[0].shape == [3, "batch", 4]
@@ -141,7 +141,7 @@ def test_a_function_of_the_number_of_cases_makes_a_file_for_any(runtime: Any, tm
             np.testing.assert_allclose(got, want, 1e-6, 1e-6, err_msg=f"{name} of {batch}")
 
 
-def test_names_parameters_metadata_and_an_op_with_expanded(runtime: Any, tmp_path: Path) -> None:
+def test_names_parameters_metadata_and_expanded_op(runtime: Any, tmp_path: Path) -> None:
     import onnx
 
     x, W = gn.input((2, 3), name="x"), gn.parameter(np.ones((3, 4), "float32"), name="layer.W")
@@ -226,7 +226,7 @@ def test_unsupported_graphs_and_invalid_paths_are_rejected(
         gn.export_onnx(Cast(np.dtype("float64"))(X), tmp_path / "n.onnx")
 
 
-def test_scatters_of_nothing(runtime: Any, tmp_path: Path) -> None:
+def test_scatters_of_empty_arrays(runtime: Any, tmp_path: Path) -> None:
     for shape in ((3, 0), (0, 2)):
         x = gn.input(shape, name="x")
         summed = gn.scatter_add(x, gn.constant(np.zeros(shape[0], int)), 4, axis=0)

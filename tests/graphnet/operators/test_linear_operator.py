@@ -1,4 +1,4 @@
-"""Each operator, and its spectrum, is that of the dense matrix that finite differences and loops give."""
+"""Linear operators and their spectra match dense matrices from finite differences and loops."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def both(name: str, kind: str) -> tuple[Array, Any]:
     return dense(s, kind), s.operator(kind)
 
 
-def test_it_is_the_dense_matrix() -> None:
+def test_operators_match_dense_matrices() -> None:
     for name in LAYERS:
         for kind in KINDS:
             with case(name, kind):
@@ -104,7 +104,7 @@ def test_it_is_the_dense_matrix() -> None:
                 np.testing.assert_allclose(op.H @ np.eye(op.shape[0]), expected.T, rtol=1e-5, atol=1e-8)
 
 
-def test_all_of_scipys_ways_agree() -> None:
+def test_all_scipy_methods_agree() -> None:
     draws = np.random.default_rng(0)
     for kind in KINDS:
         with case(kind):
@@ -136,8 +136,8 @@ def test_every_back_end_and_precision() -> None:
                 np.testing.assert_allclose(found, right, rtol=1e-2, atol=1e-3 * np.abs(right).max())
 
 
-def test_it_is_at_the_present_parameters_and_at_what_is_fed() -> None:
-    """The first product of a point computes the forward pass, the others do not, and nobody sees a difference."""
+def test_operator_uses_current_parameters_and_feed() -> None:
+    """Only the first product after a change computes the forward pass; results are the same."""
     for kind in KINDS:
         with case(kind):
             s = Subject()
@@ -161,7 +161,7 @@ def test_it_is_at_the_present_parameters_and_at_what_is_fed() -> None:
                 np.testing.assert_allclose(op @ v, moved, rtol=1e-9, atol=1e-12)
 
 
-def test_it_sees_redrawn_masks_and_parameters_that_are_not_its_own() -> None:
+def test_operator_uses_redrawn_masks_and_other_parameters() -> None:
     net = rnn.Network([rnn.GRU(3)], SYMBOLS, SYMBOLS, recurrent_dropout=0.5)
     u = net.unroll(TIME, BATCH, initial="zero")
     x, t = np.random.default_rng(0).integers(0, SYMBOLS, (2, TIME, BATCH))
@@ -258,8 +258,8 @@ VALUES = np.concatenate([[50.0, 20.0, 8.0, -3.0], np.random.default_rng(1).norma
 A = symmetric(VALUES)
 
 
-def test_the_trace_within_its_standard_error() -> None:
-    """Of 40 seeds nearly all are within 2 standard errors, so these are neither too small nor too large."""
+def test_trace_is_within_its_standard_error() -> None:
+    """Nearly all of 40 seeds are within 2 standard errors."""
     for method in ("hutch++", "hutchinson"):
         with case(method):
             found = [gn.trace(A, 60, method, seed) for seed in range(40)]
@@ -268,14 +268,14 @@ def test_the_trace_within_its_standard_error() -> None:
             assert 0.6 < np.std(apart) < 1.5
 
 
-def test_hutchpp_gains_from_few_large_eigenvalues_and_is_exact_once_it_has_all() -> None:
+def test_hutchpp_is_accurate_for_few_large_eigenvalues() -> None:
     assert gn.trace(A, 60).error < 0.1 * gn.trace(A, 60, "hutchinson").error
     value, error = gn.trace(A, 3 * N)
     assert value == pytest.approx(VALUES.sum(), rel=1e-10)
     assert error < 1e-10
 
 
-def test_the_diagonal_within_its_standard_error() -> None:
+def test_diagonal_is_within_its_standard_error() -> None:
     value, error = gn.diagonal(A, 400)
     apart = (value - np.diag(A)) / error
     assert 0.8 < np.std(apart) < 1.25
@@ -335,7 +335,7 @@ def broadened(points: Array, values: Array, sigma: float) -> Array:
     return np.exp(-0.5 * apart**2).mean(axis=1) / (sigma * np.sqrt(2 * np.pi))
 
 
-def test_the_density_of_all_eigenvalues() -> None:
+def test_spectral_density() -> None:
     points, density, error = gn.spectral_density(A, points=1000, steps=80, samples=40, width=0.2)
     assert np.trapezoid(density, points) == pytest.approx(1, abs=1e-3)
     exact = broadened(points, VALUES, 0.2)
@@ -353,8 +353,8 @@ def test_the_density_of_all_eigenvalues() -> None:
         assert np.trapezoid(density, points) == pytest.approx(1, abs=1e-3)
 
 
-def test_lanczos_keeps_its_vectors_apart() -> None:
-    """Without that, a large eigenvalue comes back as several copies, and others are missing."""
+def test_lanczos_vectors_are_orthogonal() -> None:
+    """Otherwise, large eigenvalues would appear several times and others would be missing."""
     nodes, weights = _quadrature(A, np.random.default_rng(0).standard_normal(N), N)
     np.testing.assert_allclose(nodes, np.sort(VALUES), rtol=1e-8, atol=1e-8)
     assert weights.sum() == pytest.approx(1)
@@ -421,7 +421,7 @@ def test_operators_without_a_spectrum_are_rejected() -> None:
                 take(op)
 
 
-def test_numbers_that_float32_cannot_hold_are_refused() -> None:
+def test_feeds_beyond_float32_are_rejected() -> None:
     w, x = gn.parameter(np.ones(2, np.float32), name="w"), gn.input(2, "float32", name="x")
     H = gn.linear_operator("hessian", gn.sum(w**2 * x), [w], {x: np.ones(2)})
     with pytest.raises(gn.DtypeError, match=r"input x.*float32, which cannot hold 1e\+300"):

@@ -1,4 +1,4 @@
-"""Ops of one's own with kernels of rows, as the guide has them: sums over all paths of a lattice.
+"""User-defined ops with kernels of rows, as in the guide: sums over all paths of a lattice.
 
 F[i, j] is the logarithm of the sum, over all paths to (i, j), of the product of their steps' weights. A step comes from
 (i-1, j-1), (i-1, j) or (i, j-1). All derivatives of it, of any order, are one linear recursion and its transpose.

@@ -1,4 +1,4 @@
-"""One line of data per op case: the op, arrays that it takes, and what is special about them.
+"""Test cases of ops, one per line: the op, its input arrays, and special properties.
 
 Floats are away from kinks, where no derivative exists. `check_op` itself tries sizes 0 and 1, broadcasting and float32.
 """

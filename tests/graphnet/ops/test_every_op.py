@@ -1,4 +1,4 @@
-"""Every op holds every law, and no op is left out."""
+"""Every op satisfies every law, and no op is missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def subclasses(kind: type[Op]) -> Iterator[type[Op]]:
 
 
 def test_every_op_has_a_case() -> None:
-    """And none is left out of its family's list, or hides among the leaves though it takes inputs."""
+    """Every op is also in the list of its family and not among the leaves if it has inputs."""
     ops = {op for op in subclasses(Op) if op.__module__.startswith("graphnet.ops")} - {gn.Rowwise}
     missing = {op for op in ops if not any(subclasses(op))} - set(all_ops())
     what = "its name; laws hold what is listed there"
@@ -53,7 +53,7 @@ SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
 @pytest.mark.cuda
 @each_op
-def test_op_holds_the_laws(op: str) -> None:
+def test_op_satisfies_the_laws(op: str) -> None:
     for number, each in enumerate(BY_OP[op]):
         with case(each.id), pytest.MonkeyPatch.context() as patch:
             if SIMULATED and number:  # a case of each op is enough; the next test has all
@@ -63,7 +63,7 @@ def test_op_holds_the_laws(op: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_simulated_gpu_agrees_in_every_case() -> None:
+def test_simulated_gpu_agrees_in_every_case() -> None:
     for each in CASES:
         with case(each.id):
             laws = [number for number in each.laws if number in (7, 8, 9)]
@@ -182,7 +182,7 @@ def test_declared_op_properties_are_true(op: str) -> None:
 
 
 def test_op_has_a_formula_and_a_symbol() -> None:
-    """And equal settings make equal ops, but for the three that are equal to themselves alone."""
+    """Equal settings give equal ops, with three exceptions."""
     for op in all_ops():
         with case(op.__name__):
             assert {*"=:~"} & {*op.formula()}, op.formula()
@@ -214,8 +214,8 @@ class Wide(Cube):
         return [gn.constant(np.array(3.0)) * x**2]
 
 
-def test_a_failure_names_law_op_place_and_smallest_input() -> None:
-    """Shrunk from 2 x 2 and rounded."""
+def test_failed_law_names_op_line_and_smallest_input() -> None:
+    """The input is shrunk from 2 x 2 and rounded."""
     where = r"(?s)Cube: law 2.*y = x³.*\[\[1\.\]\]   float64\[1, 1\]"
     for op, message, laws in (
         (Cube(), where, None),

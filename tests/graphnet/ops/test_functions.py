@@ -36,7 +36,7 @@ def test_running_sums_of_any_length(backend: str) -> None:
         np.testing.assert_array_equal(back, np.flip(np.cumsum(np.flip(array, 1), 1), 1), err_msg=str(size))
 
 
-def test_running_sums_round_no_more_than_a_plain_sum_and_short_integers_do_not_wrap() -> None:
+def test_cumsum_accuracy_and_integer_promotion() -> None:
     """100,000 numbers in float32, compared with sums in float64."""
     array = random.uniform(0, 1, 100_000).astype("float32")
     x, u = gn.input(array.shape), gn.input((3,), "uint8")
@@ -160,7 +160,7 @@ def require_numpys(subscripts: str, arrays: list[Array], backend: str) -> None:
 
 
 @everywhere
-def test_the_table(backend: str) -> None:
+def test_einsum_matches_numpy(backend: str) -> None:
     """Compiled functions need no Python code in a run, so they can be stored and run on a GPU."""
     for subscripts, shapes in [*((letters, shapes_of(letters)) for letters in LETTERS), *SHAPES]:
         with case(subscripts, shapes):
@@ -265,7 +265,7 @@ def test_powers_of_integers_are_exact_for_arrays_and_nodes() -> None:
         assert (found.dtype, found.tolist()) == (np.int64, [3037000499**2])
 
 
-def test_draws_of_one_number() -> None:
+def test_scalar_draws() -> None:
     source = gn.RandomSource(0)
     for node in (source.bernoulli(0.7, ()), source.normal(1.0, ()), source.uniform(1.0, ())):
         (found,) = gn.compile([node * 2.0])()

@@ -1,4 +1,4 @@
-"""A new op is one class: passes, back ends, files and pictures take it as it is, and more so the more it says."""
+"""User-defined ops work with passes, back ends, files and pictures; optional declarations improve them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def recurrent(kind: type[RunningSum], steps: int = 40) -> tuple[list[Node], list
 
 
 @pytest.mark.parametrize("kind", [RunningSum, SayingSum])
-def test_within_a_recurrent_net_and_in_any_order_of_cores(kind: type[RunningSum]) -> None:
+def test_custom_ops_in_a_recurrent_net_in_any_order(kind: type[RunningSum]) -> None:
     nodes, inputs, arrays = recurrent(kind)
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
     for settings in ({}, {"memory": "sqrt"}, {"check": True}, {"threads": 1}):
@@ -132,7 +132,7 @@ def test_within_a_recurrent_net_and_in_any_order_of_cores(kind: type[RunningSum]
     gn.testing.require_same_in_any_order(Graph(nodes, inputs), arrays)
 
 
-def test_only_an_op_that_expands_is_native_and_stored(tmp_path: Path) -> None:
+def test_only_expanding_ops_are_native_and_stored(tmp_path: Path) -> None:
     nodes, inputs, _ = recurrent(RunningSum, 3)
     function = gn.compile(nodes, inputs)
     assert any(isinstance(step, Host) for step in lower(function.graph).instructions)
@@ -158,7 +158,7 @@ def test_an_op_with_declared_rows_is_freed_segment_by_segment() -> None:
     assert peaks[SayingSum] < 0.7 * peaks[RunningSum]
 
 
-def test_a_view_costs_nothing_and_a_slice_moves_through_it() -> None:
+def test_custom_views_are_free_and_slices_move_through() -> None:
     x, value = gn.input((5, 3), "float64"), np.arange(15.0).reshape(5, 3) / 9
     function = gn.compile([Flip()(gn.tanh(x)) * 2, Flip()(gn.exp(x))[1]])
     instructions = lower(function.graph).instructions
@@ -186,7 +186,7 @@ class Backwards(gn.Op):
         return x.reshape(-1)[::-1]
 
 
-def test_a_view_of_what_lies_otherwise_is_one_of_a_copy() -> None:
+def test_custom_views_of_non_contiguous_arrays() -> None:
     x = gn.input((5, 3), "float64")
     nodes = [Backwards()(gn.exp(x).T) + 1, Backwards()(x[:, 1:])]
     found = gn.compile(nodes)(value := np.arange(15.0).reshape(5, 3) / 9)
@@ -275,7 +275,7 @@ LIES: dict[str, tuple[gn.Op, str]] = {
 }  # fmt: skip
 
 
-def test_a_wrong_result_of_forward_is_refused_by_name() -> None:
+def test_wrong_results_of_forward_are_rejected() -> None:
     x = gn.input((3, 4), "float64", name="x")
     given = np.ones((3, 4))
     for result in (lambda x: None, lambda x: x[0], lambda x: x[None], lambda x: x + 1j):
@@ -295,7 +295,7 @@ class Half(gn.Elementwise):
         return x * 1.5
 
 
-def test_elementwise_ops_without_partials_and_with_fractions_of_integers_are_refused() -> None:
+def test_invalid_elementwise_ops_are_rejected() -> None:
     x = gn.input((3,), "float64", name="x")
     with pytest.raises(
         DifferentiationError, match=r"Half has no partials, .* Give the op a `partials` method"

@@ -1,4 +1,4 @@
-"""Ops whose meaning is a loop: kernels of rows, which are native code, stored, divided, and held to their memory."""
+"""Row-wise ops: native kernels, storage, division among threads, and memory bounds."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_all_laws(name: str) -> None:
     gn.testing.check_op(op, *arrays, narrow=name == "read by all")
 
 
-def test_it_is_native_and_python_runs_it_elsewhere() -> None:
+def test_rowwise_ops_are_native_or_run_in_python() -> None:
     for name, (op, arrays) in OPS.items():
         with case(name):
             leaves = [gn.input(a.shape, a.dtype) for a in arrays]
@@ -151,7 +151,7 @@ def test_it_is_native_and_python_runs_it_elsewhere() -> None:
             np.testing.assert_allclose(found, op.forward(*arrays), rtol=1e-12)
 
 
-def test_rows_follow_from_the_signature() -> None:
+def test_rows_are_derived_from_the_signature() -> None:
     x, W = gn.input((4, 2, 3), "float64"), gn.input((3, 5), "float64")
     y = Through()(x, W)
     assert y.op.row_offset(y, x, W) is None
@@ -176,7 +176,7 @@ def recurrent() -> tuple[list[Node], list[Node], list[Array]]:
     return nodes, [x], [np.random.default_rng(1).standard_normal(x.shape)]
 
 
-def test_however_it_is_compiled_and_in_any_order_of_cores() -> None:
+def test_rowwise_ops_with_all_settings_in_any_order() -> None:
     nodes, inputs, arrays = recurrent()
     gn.testing.require_same_in_any_order(Graph(nodes, inputs), arrays)
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
@@ -217,7 +217,7 @@ def test_several_threads_may_compile_at_once() -> None:
     run_at_once(*(partial(run, factor) for factor in (1.5, 2.5, 3.5, 4.5)))
 
 
-def test_it_is_stored_and_another_process_needs_no_numba(tmp_path: Path) -> None:
+def test_stored_rowwise_ops_run_without_numba(tmp_path: Path) -> None:
     nodes, inputs, arrays = recurrent()
     function = gn.compile(nodes, inputs, threads=2)
     function.save(tmp_path / "f.gn")
@@ -239,7 +239,7 @@ print(json.dumps([found, compiled, "numba" in sys.modules]))
 
 
 def test_numba_is_imported_only_for_kernels(tmp_path: Path) -> None:
-    """Nobody who builds, or differentiates; and nobody who compiles what was compiled before."""
+    """Building graphs, derivatives and cached programs do not import numba."""
     program = """
 import sys
 import numpy as np, graphnet as gn
@@ -412,7 +412,7 @@ def test_kernel_errors_name_the_line() -> None:
 
 
 def test_kernel_compile_and_run_errors_name_the_node(tmp_path: Path) -> None:
-    """Native code leaves no array, that of a file neither."""
+    """Failed native code returns no array, from files neither."""
     x, ones = gn.input((2, 3), "float64", name="x"), np.ones((2, 3))
     with pytest.raises(
         gn.BackendError, match=r"(?s)Doubled: .*must not return a value.*node made at .*test_row"

@@ -1,4 +1,4 @@
-"""Surrogates: what stands for a loss where its curvature is wanted, against dense matrices."""
+"""Surrogates of losses for curvature, against dense matrices."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def require(found: Array, weights: Any, more: Any = 0) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_it_is_the_loss_but_for_its_curvature() -> None:
-    """Value, gradient and Hessian are the loss's; G is Jᵀ H̃ J, and majorises: G without it is not even positive."""
+def test_surrogate_changes_only_the_curvature() -> None:
+    """Value, gradient and Hessian are those of the loss; G is Jᵀ H̃ J and positive semi-definite."""
     W, z = net()
     plain, declared = mixture(z), gn.with_surrogate(mixture(z), majoriser, z)
     found = [gn.compile([gn.mean(c), *gn.gradient(gn.mean(c), W)], [])() for c in (declared, plain)]
@@ -82,8 +82,8 @@ def test_it_is_the_loss_but_for_its_curvature() -> None:
         assert loss == pytest.approx(VALUES.mean())
 
 
-def test_readers_of_the_loss_use_its_own_values() -> None:
-    """Choices, weights and functions of the loss's values are those of the loss, not of the surrogate's values."""
+def test_functions_of_the_loss_use_the_loss_values() -> None:
+    """Functions of the loss use its values, not those of the surrogate."""
     W, z = net()
     y = gn.with_surrogate(mixture(z), majoriser, [z])
     bound = float(np.median(VALUES)) + 1e-6
@@ -95,8 +95,8 @@ def test_readers_of_the_loss_use_its_own_values() -> None:
     require(gauss_newton(gn.sum(gn.exp(y)), W), np.exp(VALUES), more)
 
 
-def test_beside_losses_that_need_none_and_of_ones_own() -> None:
-    """Sums, with a penalty on the weights themselves; a loss that stands for itself, a log-likelihood, a metric."""
+def test_surrogates_with_other_losses_and_custom_surrogates() -> None:
+    """Sums with a weight penalty; a loss as its own surrogate, a log-likelihood, a metric."""
     W, z = net()
     cost, symbols = gn.sum(gn.with_surrogate(mixture(z), majoriser, [z])), gn.softmax_cross_entropy(z, T)
     other = gn.sum(symbols) + 0.3 * gn.sum(gn.squared_error(W, 0))
@@ -111,8 +111,8 @@ def test_beside_losses_that_need_none_and_of_ones_own() -> None:
     require(gauss_newton(gn.sum(own), W), 0, np.einsum("nka,kl,nlb->ab", J, root @ root.T, J))
 
 
-def test_it_is_kept_where_a_graph_is_rewritten() -> None:
-    """A surrogate is made of the nodes that its loss reads, not of those that it once read."""
+def test_surrogate_survives_rewriting() -> None:
+    """Surrogates are built from the current inputs of the loss."""
     x, W = gn.input(X.shape, "float64"), gn.parameter(WEIGHTS.copy(), name="W")
     z = gn.tanh(x @ W)
     cost = gn.sum(gn.with_surrogate(mixture(z), majoriser, [z]))

@@ -1,4 +1,4 @@
-"""The pass `cut`: long stacks are multiplied and summed chunk by chunk. When it applies; saved memory."""
+"""The pass `cut`: long stacks are multiplied and summed in chunks, with less memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def steps(columns: int) -> tuple[Node, list[Node]]:
     return x, [gn.sin(row) for row in x]
 
 
-def test_a_long_sum_is_made_of_chunks() -> None:
+def test_long_sums_are_computed_in_chunks() -> None:
     """The number of chunks is rows / minimum; each has whole time steps. Fewer than two chunks: no change."""
     (x, a), (y, b), index = steps(3), steps(4), gn.input((STEPS * ROWS,), "int64")
     long, other, there = gn.concatenate(a), gn.concatenate(b), gn.input((STEPS * ROWS, 3), "float64")
@@ -53,7 +53,7 @@ def test_a_long_sum_is_made_of_chunks() -> None:
                 assert chunks > 1 or len(after) == len(before)
 
 
-def test_inputs_of_all_sizes() -> None:
+def test_joins_of_inputs_of_different_sizes() -> None:
     """Long inputs are not cut, and short ones are grouped; some rows are never read.
 
     A join is left unchanged if a chunk would end inside one of its inputs.
@@ -77,7 +77,7 @@ def test_inputs_of_all_sizes() -> None:
         same_values(graph, after)
 
 
-def test_a_product_that_is_not_read_in_parts_is_left_alone() -> None:
+def test_products_not_read_in_parts_are_unchanged() -> None:
     x = gn.input((60, 3), "float64")
     p = x @ gn.constant(np.ones((3, 2)))
     for number, readers in enumerate((
@@ -113,7 +113,7 @@ def net_of(cell: type[rnn.Cell], length: int, batch: int, what: str) -> tuple[li
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["Gv", "gradient"])
-def test_a_long_net_needs_less_memory(what: str) -> None:
+def test_cut_saves_memory_for_long_sequences(what: str) -> None:
     """Arrays of the backward pass are freed segment by segment. Results equal those without `cut`."""
     outputs, inputs = net_of(rnn.LSTM, 200, 64, what)
     arrays, threads = arrays_for(inputs), 2 if what == "Gv" else 1
@@ -147,7 +147,7 @@ def stored_twice(function: gn.Function) -> int:
 
 
 @pytest.mark.parametrize("name", some_quick(ONE_PLACE, ("Elman", "GRU", "LSTMPeephole", "Normalized")))
-def test_a_value_has_one_place(name: str) -> None:
+def test_values_are_stored_once(name: str) -> None:
     """No loop stores a value twice: all gradients use one order of time steps and gates.
 
     Includes an initial state that is a number, and stages that are computed again from a kept state.
@@ -159,7 +159,7 @@ def test_a_value_has_one_place(name: str) -> None:
                 assert stored_twice(gn.compile(*net_of(rnn.cells.ALL[name], steps, 3, what), **how)) == 0
 
 
-def test_a_stage_adds_up_all_gates_at_once() -> None:
+def test_stages_sum_all_gates_together() -> None:
     """One product, one sum over rows and one scatter for an LSTM's four gates, in each stage."""
     graph = gn.compile(*net_of(rnn.LSTM, 40, 3, "gradient"), memory="sqrt").graph
     scatters = count(graph, "ScatterAdd")

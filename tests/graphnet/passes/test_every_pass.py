@@ -59,7 +59,7 @@ def changed(name: str, outputs: list[Node]) -> bool:
     return (after.order, after.groups) != (before.order, before.groups)
 
 
-def test_every_pass_fires_and_leaves_what_it_must() -> None:
+def test_every_pass_changes_the_right_graphs() -> None:
     names = {step.name for step in passes.DEFAULT}
     what = "outputs of a graph on which it fires, and of one that it leaves as it is"
     require_rows(names - set(EXAMPLES), "EXAMPLES in test_every_pass.py", what)
@@ -129,7 +129,7 @@ def rows_summed(function: gn.Function) -> list[int]:
     return sorted(n.inputs[0].shape[0] for n in sums)
 
 
-def test_over_the_fewer_rows() -> None:
+def test_sum_uses_the_array_with_fewer_rows() -> None:
     for rows, size, expected in ((50, 7, 7), (7, 7, 7), (5, 9, 5)):
         for backend in ("numpy", "numba"):
             with case(rows, size, backend):
@@ -142,7 +142,7 @@ def test_over_the_fewer_rows() -> None:
                 require_same(function, plain, *arrays_for([x, index]))
 
 
-def test_a_sum_that_stays_does_not_wait_for_an_index_that_varies() -> None:
+def test_fixed_sums_do_not_use_varying_indices() -> None:
     for varies, expected in (("index", 50), ("rows", 4), ("", 4)):
         with case(varies):
             x = gn.input((50, 20), varying=varies == "rows")
@@ -153,7 +153,7 @@ def test_a_sum_that_stays_does_not_wait_for_an_index_that_varies() -> None:
     assert rows_summed(gn.compile([*scatters, gn.sum(x, axis=0)], [x, i, j])) == [4]
 
 
-def test_it_fires_for_biases_of_cells_that_read_symbols() -> None:
+def test_pass_applies_to_biases_of_cells_with_symbols() -> None:
     for cell in (rnn.LSTM, rnn.Elman, rnn.GRU):
         with case(cell.__name__):
             net = rnn.Network([cell(8)], 5, 5)

@@ -1,4 +1,4 @@
-"""Passes for compiled back ends and for products: each changes only the right graphs."""
+"""Passes for compiled back ends and products change only the right graphs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def stacked(graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize(("cell", "gates", "steps"), [(rnn.Elman, 1, 5), (rnn.LSTM, 4, 2)])
-def test_each_pass_joins_what_it_may_of_a_net(cell: type[rnn.Cell], gates: int, steps: int) -> None:
+def test_product_passes_on_a_recurrent_net(cell: type[rnn.Cell], gates: int, steps: int) -> None:
     cost, gradient = of_net(cell, steps, "cost"), of_net(cell, steps, "gradient")
     forward = (2 * gates + 1) * steps
     # x_t [W_x· ...], and h_t [W_h· ... | W_ho], the output of step t with the gates of step t + 1
@@ -113,7 +113,7 @@ def test_each_pass_joins_what_it_may_of_a_net(cell: type[rnn.Cell], gates: int, 
         same_values(before, after)
 
 
-def test_a_step_keeps_the_products_that_follow_one_another() -> None:
+def test_steps_keep_only_dependent_products() -> None:
     """In a sweep through time, a step keeps only products that depend on the step before.
 
     left: number of values of a step that are multiplied by weights (h; for a Gated cell h, m and s).
@@ -144,7 +144,7 @@ def test_sums_rows_and_columns_may_differ_in_number() -> None:
         assert count(after, "Concatenate") == 0
 
 
-def test_groups_that_would_wait_for_each_other_are_not_both_made() -> None:
+def test_groups_are_never_cyclic() -> None:
     """(x W, b W) and (y V, a V) with a from x W and b from y V: one pair at most, never both."""
     left, right = weights(4, 4), weights(4, 4)
     before = Graph([gn.sin(x @ left) @ right, gn.sin(y @ right) @ left])
@@ -218,7 +218,7 @@ def test_new_nodes_keep_the_line_of_old_ones() -> None:
             assert {node.origin for node in getattr(passes, name)(graph).order} <= lines
 
 
-def test_a_join_of_slices_is_the_array() -> None:
+def test_joins_of_all_slices_become_the_array() -> None:
     v, m = matrix(4), matrix(3, 3)
     for number, node in enumerate((
         gn.stack([m[0], m[1], m[2]]), gn.concatenate([m[:1], m[1:2], m[2:]]), gn.stack([v[k] for k in range(4)]),
@@ -232,7 +232,7 @@ def test_a_join_of_slices_is_the_array() -> None:
             assert number > 1 or not {"Stack", "Concatenate", "Slice"} & set(ops_of(after))
 
 
-def test_a_bias_is_added_once() -> None:
+def test_bias_is_added_once() -> None:
     before = Graph([gn.stack([gn.tanh(source[t] + bias) * 2.0 for t in range(3)])])
     after = passes.batch(before)
     assert ops_of(before)["Tanh"] == 3
@@ -252,7 +252,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-def test_the_softmax_family_becomes_loops_and_reductions() -> None:
+def test_softmax_functions_become_loops_and_reductions() -> None:
     losses = [gn.softmax_cross_entropy(x, [1, 0, 3]), gn.softmax_cross_entropy(x, np.full((3, 4), 0.25))]
     functions = [f(x, axis) for f in (gn.softmax, gn.log_softmax) for axis in (1, 0)]
     for number, node in enumerate([*functions, gn.logsumexp(x), *losses]):
@@ -267,7 +267,7 @@ def test_the_softmax_family_becomes_loops_and_reductions() -> None:
     assert (count(graph, "Exp"), count(graph, "Max")) == (1, 1), "those of a loss and its gradient are one"
 
 
-def test_a_chain_and_its_branches_are_one_group_up_to_products_and_sums_and_64_nodes() -> None:
+def test_chains_are_grouped_up_to_products_sums_and_64_nodes() -> None:
     """A node of a group that is also read elsewhere is an output of the group."""
     h = gn.tanh(x * y + 1.0)
     graph = passes.fuse(Graph([gn.sin(h) * gn.cos(h)]))
@@ -289,7 +289,7 @@ def test_a_chain_and_its_branches_are_one_group_up_to_products_and_sums_and_64_n
     assert max(len(group.nodes) for group in groups) <= 64
 
 
-def test_every_node_has_a_group_that_stores_it_or_is_computed_where_it_is_read() -> None:
+def test_every_node_is_stored_or_computed_where_it_is_read() -> None:
     """Values that a group reads from outside are leaves, stored values, or results of other ops."""
     graph, _ = passes.optimize(of_net(rnn.LSTM, 4, "Gv"))
     stored = {node for group in graph.groups for node in group.outputs}

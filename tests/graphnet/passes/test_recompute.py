@@ -1,4 +1,4 @@
-"""compile(memory=...): the same values from less memory, for any graph that runs forward and back."""
+"""compile(memory=...): the same values with less memory, for any graph with a backward pass."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ KEEPS = {"EchoState": 0.92, "NARX": 0.8, "Elman": 0.87, "RTRBM": 0.87}
 
 
 @pytest.mark.slow
-def test_a_loss_with_a_surrogate_needs_less() -> None:
-    """Its places have other rows than it has: more cases than steps, too."""
+def test_recomputation_saves_memory_for_losses_with_surrogates() -> None:
+    """With more cases than steps, too."""
     for time, batch in ((40, 4), (20, 32)):
         net = rnn.Network([rnn.LSTM(8)], 5, 5, "ctc", dtype="float64")
         outputs, inputs = derived_of(net.unroll(time, batch, initial="zero", labels=3))
@@ -76,7 +76,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("cell", some_quick([*rnn.cells.ALL.values(), *CELLS], [rnn.LSTM]))
 @pytest.mark.parametrize("what", WHAT)
-def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
+def test_recomputation_saves_memory_for_every_cell(cell: type[rnn.Cell], what: str) -> None:
     u = unrolled(cell)
     # What a bidirectional layer keeps of its whole sequence, both ways, is what the layers above it read.
     share = KEEPS.get(cell.__name__, 0.8 if u.network.causal else 1.0)
@@ -86,11 +86,11 @@ def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_every_net_needs_less(settings: dict[str, Any]) -> None:
+def test_recomputation_saves_memory_for_every_network(settings: dict[str, Any]) -> None:
     require_less(*derived_of(unrolled(rnn.LSTM, **settings)), 0.8)
 
 
-def test_a_net_whose_last_states_are_read_needs_less() -> None:
+def test_recomputation_saves_memory_if_final_states_are_read() -> None:
     u = rnn.Network([rnn.GRU(5)], 3, 3, dtype="float64").unroll(STEPS, 4, unscored=7)
     outputs, inputs = derived_of(u)
     require_less([*outputs, *u.final], inputs, 0.7)
@@ -98,9 +98,11 @@ def test_a_net_whose_last_states_are_read_needs_less() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cell", "what"), [(rnn.GRU, "gradient"), (rnn.LSTM, "Gv")])
-def test_both_directions_need_less(cell: type[rnn.Cell], what: str) -> None:
-    """States of both are kept, which the layers above read, but not their gates; and no code of a symbol, which both
-    directions read at moments far apart, so that its products are lookups in every segment."""
+def test_recomputation_saves_memory_for_bidirectional_networks(cell: type[rnn.Cell], what: str) -> None:
+    """Only states are kept, not gates and not one-hot codes.
+
+    Both directions read a symbol at distant steps, so its products are lookups in every segment.
+    """
     net = rnn.Network([rnn.Bidirectional(cell(5))], 3, 3, dtype="float64")
     outputs, inputs = derived_of(net.unroll(STEPS, 4, training=True), what)
     require_less(outputs, inputs, 0.75)
@@ -116,8 +118,8 @@ def is_code(node: Node) -> bool:
     return node.op.name == "OneHot"
 
 
-def test_a_loop_that_no_network_made_and_a_deep_net_without_time() -> None:
-    """No scopes, inputs cut up beforehand, a state without an input at each step, and a loss of the last state."""
+def test_recomputation_in_custom_loops_and_deep_networks() -> None:
+    """No scopes, inputs split in advance, a state without input at each step, and a loss of the last state."""
     x, W = gn.input((STEPS, 4, 3), "float64"), gn.parameter(np.eye(6)[:3] * 0.7)
     U = gn.parameter(np.cos(np.arange(36.0)).reshape(6, 6) / 4)
     drives = [gn.tanh(row @ W) for row in x]
@@ -137,7 +139,7 @@ def test_a_loop_that_no_network_made_and_a_deep_net_without_time() -> None:
 
 @pytest.mark.parametrize("time", [40, pytest.param(150, marks=pytest.mark.slow)])
 def test_memory_grows_as_the_root_of_time(time: int) -> None:
-    """Over four times the steps twice as much is kept, where all of it would be four times as much."""
+    """Four times the steps need twice the memory instead of four times."""
 
     def peak(time: int, memory: str | None) -> int:
         outputs, inputs = derived_of(unrolled(rnn.LSTM, time))
@@ -150,7 +152,7 @@ def test_memory_grows_as_the_root_of_time(time: int) -> None:
 
 
 def test_only_the_recurrence_is_recomputed() -> None:
-    """One product more for each step; the output layer and the loss are computed once."""
+    """One additional product per step; the output layer and the loss are computed once."""
     graph = Graph(*derived_of(unrolled(rnn.LSTM, 30)))
     again = passes.recompute(graph, segments=5)
     # 24 of 30 steps, four gates of two products each; the looked-up rows of x count as products here.
@@ -167,7 +169,7 @@ def test_only_the_recurrence_is_recomputed() -> None:
     ("cell", "steps", "shares"),
     [(rnn.GRU, 30, (0.8, 0.5)), pytest.param(rnn.LSTM, 40, (0.8, 0.5, 0.35), marks=pytest.mark.slow)],
 )
-def test_a_budget_is_kept_with_no_more_segments_than_it_takes(
+def test_memory_budget_is_met_with_few_segments(
     cell: type[rnn.Cell], steps: int, shares: tuple[float, ...]
 ) -> None:
     outputs, inputs = derived_of(unrolled(cell, steps))
@@ -190,8 +192,8 @@ def test_a_budget_is_kept_with_no_more_segments_than_it_takes(
             gn.compile(outputs, inputs, memory=wrong)
 
 
-def test_a_sum_of_many_terms_that_is_read_on_the_way() -> None:
-    """Its terms may move to their other readers, behind it; it then has its value after them."""
+def test_recomputation_with_partial_sums_read_early() -> None:
+    """Terms of the sum may move to their other readers."""
     a, b = gn.input((1, 4), "float64"), gn.input((4,), "float64")
     s = gn.sum(gn.tanh(b), 0) * 0.5
     d, m, u = b / (2 + gn.cos(a)), gn.tanh(a) * s, gn.add(*[s] * 8) * 0.3 - a
@@ -204,8 +206,8 @@ def test_a_sum_of_many_terms_that_is_read_on_the_way() -> None:
             require_same(gn.compile(nodes, [a, b], "numpy", passes=again), plain, *arrays_for([a, b]))
 
 
-def test_a_stack_that_is_repeated_and_the_code_of_a_single_index_are_not_taken_for_rows() -> None:
-    """(2,) spread over (7, 2): the rows that are summed are not the stack's."""
+def test_broadcast_stacks_and_single_one_hot_codes_are_not_rows() -> None:
+    """(2,) broadcast to (7, 2): the summed rows are not those of the stack."""
     x, s, z = gn.input((7, 2), "float64"), gn.input((), "float64"), gn.input((), "float64")
     b, h, states = gn.stack([gn.sin(s), z]), x, []
     weights = gn.input((4,), "float64")

@@ -64,7 +64,7 @@ def test_softmax_cross_entropy_is_four_loops_over_its_logits() -> None:
                 assert (len(exponentials.reductions), len(exponentials.stores)) == (2, 1)
 
 
-def test_only_what_others_read_is_stored_and_once() -> None:
+def test_fused_reductions_store_only_values_read_elsewhere() -> None:
     def build(x: Node) -> list[Node]:
         y = gn.tanh(x)
         return [y, gn.sum(y, axis=1), gn.max(y, axis=1), gn.min(y, axis=1), gn.sum(y * y, axis=(1,))]
@@ -76,8 +76,8 @@ def test_only_what_others_read_is_stored_and_once() -> None:
     assert not loop.stores
 
 
-def test_other_axes_stay_apart_and_one_group_has_the_same() -> None:
-    """The first axis is divided among cores; an inner axis is no row of the result."""
+def test_groups_reduce_one_set_of_trailing_axes() -> None:
+    """The first axis is divided among cores, so it is not reduced within a loop."""
     for axis in (0, 1, (0, 1), (0, 2), (0, 1, 2)):
         with case(axis):
             assert not fused(both(lambda x: [gn.sum(gn.tanh(x), axis=axis)], numbers(6, 5, 4)))
@@ -92,8 +92,8 @@ def test_other_axes_stay_apart_and_one_group_has_the_same() -> None:
     assert len(loops(function)) > 1
 
 
-def test_reductions_of_reductions_of_nothing_and_of_transposed_operands() -> None:
-    """Vectors then run along the axis that is kept, and stores with them. A place may be part of a larger array."""
+def test_nested_empty_and_transposed_reductions() -> None:
+    """Vectorized over the axis that is kept; results may be part of a larger array."""
     both(lambda x: [gn.max(gn.sum(gn.exp(x), axis=2) * 2.0, axis=1)], numbers(6, 5, 40))
     both(lambda x: [gn.sum(gn.sum(gn.exp(x), axis=2), axis=1)], numbers(6, 5, 40))
     for shape in ((1, 0), (5, 0), (0, 5), (3, 0, 2), (3, 2, 0)):
@@ -105,7 +105,7 @@ def test_reductions_of_reductions_of_nothing_and_of_transposed_operands() -> Non
     both(lambda x: [join([t := gn.sum(gn.tanh(x), 1), x[:, 0]]), join([x[:, 1], t])], numbers(9, 30))
 
 
-def test_integers_and_booleans_and_what_is_not_finite() -> None:
+def test_reductions_of_integers_booleans_and_non_finite_values() -> None:
     i, x = gn.input((9, 21), "int64"), gn.input((4, 20))
     y = i * 3 - 1
     outputs = [gn.sum(y, axis=1), gn.max(y, axis=1), gn.min(y, axis=1), gn.max(i > 2, axis=1)]

@@ -1,4 +1,4 @@
-"""Updates: arrays that a function changes in place, on every back end, against the graph's own values by NumPy."""
+"""Updates: functions change arrays in place on every back end; values match NumPy."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def expected(made: Made, arrays: list[Array]) -> tuple[list[Array], list[Array]]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_arrays_have_the_nodes_values(program: Callable[[int], Made]) -> None:
+def test_updated_arrays_have_the_values_of_their_nodes(program: Callable[[int], Made]) -> None:
     for backend in BACKENDS:
         for n in (1, 37, 300 if backend == "cuda" else LONG):  # a simulated thread does all of it
             with case(backend, n):
@@ -171,7 +171,7 @@ def test_bits_do_not_depend_on_threads() -> None:
         assert len(found) == 1, program.__name__
 
 
-def test_a_step_takes_no_memory_but_for_its_norm() -> None:
+def test_optimizer_step_runs_in_place() -> None:
     """All vectors are read and written in place, in one loop."""
     results, updates, inputs = step(LONG)
     function = gn.compile(results, inputs, updates=updates)
@@ -213,7 +213,7 @@ def test_invalid_arrays_for_updates_are_rejected() -> None:
 
 
 def test_arrays_that_share_memory() -> None:
-    """An array that is written must not share memory with another one; arrays that are only read may."""
+    """Written arrays must not share memory with others; arrays that are only read may."""
     x, y, z = (gn.input((3,), name=name) for name in "xyz")
     memory = np.ones(4, np.float32)
     for backend in ("numba", "numpy"):
@@ -225,8 +225,8 @@ def test_arrays_that_share_memory() -> None:
     assert read(memory[:3], memory[:3], np.zeros(3, np.float32))[0] == 3
 
 
-def test_a_parameters_own_array_is_updated() -> None:
-    """Elements of w are read at other places than those that are written."""
+def test_parameter_arrays_are_updated() -> None:
+    """Elements of w are read and written at different positions."""
     for size in (6, 64, 5000):
         for backend in ("numba", "numpy"):
             with case(size, backend):

@@ -1,4 +1,4 @@
-"""Functions as C, compiled all together and called from here."""
+"""Helpers: functions compiled as C together and called from Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standalone C agrees with the NumPy back end for every op and kind of instruction, and compiles without a warning."""
+"""Standalone C matches the NumPy back end for every op and instruction, and compiles without warnings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def sample() -> gn.Function:
 
 
 @needs_compiler
-def test_a_folder_tests_itself(tmp_path: Path) -> None:
+def test_exported_folder_has_a_working_test(tmp_path: Path) -> None:
     sample().save(f"{tmp_path}/my-net 2/")
     folder = tmp_path / "my-net 2"
     subprocess.run(["make", "-s", "test", f"CC={COMPILER}"], cwd=folder, check=True, capture_output=True)
@@ -62,7 +62,7 @@ def test_a_folder_tests_itself(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_outputs_are_left_alone_by_a_wrong_index_and_may_be_inputs(tmp_path: Path) -> None:
+def test_wrong_index_changes_no_output_and_outputs_may_be_inputs(tmp_path: Path) -> None:
     x, i, h = gn.input((4, 3)), gn.input((2,), "int64"), gn.input((4, 3))
     ones = np.ones((4, 3), "float32")
     nodes = [gn.take(x, i) * 2.0]
@@ -79,7 +79,7 @@ def test_outputs_are_left_alone_by_a_wrong_index_and_may_be_inputs(tmp_path: Pat
 
 
 def test_exported_files_are_reproducible(tmp_path: Path) -> None:
-    """In processes that hash differently; no folder of this machine, and nothing but ASCII, is in them."""
+    """With different hash seeds; files contain no local paths and only ASCII."""
     module = "tests.graphnet.standalone_c.test_standalone"
     for seed in "12":
         (tmp_path / seed).mkdir()
@@ -93,7 +93,7 @@ def test_exported_files_are_reproducible(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_inputs_may_have_the_names_of_what_is_generated(tmp_path: Path) -> None:
+def test_inputs_may_have_names_of_generated_code(tmp_path: Path) -> None:
     names = (
         "own_w0",
         "own_arena",
@@ -115,7 +115,7 @@ def test_inputs_may_have_the_names_of_what_is_generated(tmp_path: Path) -> None:
     np.testing.assert_allclose(result, np.tanh([1, 2, 3] * rows.sum(axis=0)), rtol=1e-12)
 
 
-def test_files_of_one_folder_have_their_own_headers(tmp_path: Path) -> None:
+def test_each_c_file_has_its_own_header(tmp_path: Path) -> None:
     """Also if the names of their C functions are the same."""
     names = ["a-b", "a.b", "a b", "a_b", "int", "int_"]
     for n, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Files that others read or write at the same time: locks, and whole contents, as private or as public as before."""
+"""Files with concurrent readers and writers: locks, atomic writes, and permissions."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def require_locks(path: Path, other: Path) -> None:
         pass
 
 
-def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
-    """Of a file, that a link leads to, of a folder, and of what is not there."""
+def test_locks_end_with_their_process(tmp_path: Path) -> None:
+    """Locks of a file behind a link, of a folder, and of a missing file."""
     path, other = tmp_path / "what", tmp_path / "link"
     path.write_text("x", encoding="utf-8")
     other.symlink_to(path)
@@ -60,10 +60,10 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".*")), "the lock is gone with its end"
 
 
-def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
+def test_lock_removed_while_waiting_is_acquired_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between opening and locking, its owner ended and removed it: locking what is gone would keep nobody out."""
+    """The owner ends and removes the lock file between opening and locking."""
     lock_file, removed = files.lock_file, []
 
     def owner_ends(descriptor: int) -> None:
@@ -78,8 +78,8 @@ def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
         assert "BlockingIOError" in process.communicate()[1]
 
 
-def test_a_lock_whose_file_is_removed_is_held_again(tmp_path: Path) -> None:
-    """And is not taken from who has it since: neither by holding it again nor by giving it back."""
+def test_lock_file_is_recreated_if_removed(tmp_path: Path) -> None:
+    """The lock is not taken from a new owner, neither by holding nor by releasing it."""
     path, file = tmp_path / "x", tmp_path / ".x.lock"
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(files.locked(path))
@@ -97,18 +97,18 @@ def test_a_lock_whose_file_is_removed_is_held_again(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
-    """In a folder that others may write to, the lock's name could lead anywhere."""
+def test_planted_links_are_not_followed(tmp_path: Path) -> None:
+    """In folders writable by others, the lock file could be a link to any file."""
     (tmp_path / ".x.lock").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match=r"\.x\.lock"), files.locked(tmp_path / "x"):
         pass
     assert not (tmp_path / "victim").exists()
 
 
-def test_two_writers_of_one_number_do_not_share_a_file(
+def test_writers_with_equal_process_ids_use_different_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processes of two containers may have the same: what one is writing must not be the other's."""
+    """Processes of two containers may have the same id."""
     fsync, path = os.fsync, tmp_path / "x"
 
     def meanwhile(descriptor: int) -> None:
@@ -123,7 +123,7 @@ def test_two_writers_of_one_number_do_not_share_a_file(
 
 
 def test_old_partial_files_are_removed_on_the_next_write(tmp_path: Path) -> None:
-    """After a day: no lock tells whether somebody writes still. What belongs to other files, or to the user, stays."""
+    """Partial files are removed after a day; other files are kept."""
     path, day = tmp_path / "a[1].svg", 86_400
     write_whole(path, b"first")
     now = path.stat().st_mtime
@@ -146,7 +146,7 @@ def mode_of(path: Path) -> int:
 
 
 @posix
-def test_permissions_stay(tmp_path: Path) -> None:
+def test_permissions_are_preserved(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for mode in (0o600, 0o640, 0o644, 0o666, 0o444):
         with case(oct(mode)):
@@ -158,9 +158,7 @@ def test_permissions_stay(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_private_file_is_private_while_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_files_are_private_during_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen, real = tmp_path / "a", [], os.open
     path.write_bytes(b"before")
     path.chmod(0o600)
@@ -176,7 +174,7 @@ def test_a_private_file_is_private_while_it_is_written(
 
 
 @posix
-def test_a_new_file_follows_the_mask(tmp_path: Path) -> None:
+def test_new_files_respect_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_whole(tmp_path / "a", b"x")
@@ -186,7 +184,7 @@ def test_a_new_file_follows_the_mask(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
-def test_the_owner_stays(tmp_path: Path) -> None:
+def test_owner_is_preserved(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"before")
     os.chown(path, 12345, 54321)
@@ -195,7 +193,7 @@ def test_the_owner_stays(tmp_path: Path) -> None:
 
 
 def test_a_lock_on_windows_waits_until_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There LK_LOCK raises EDEADLOCK after ten seconds."""
+    """On Windows, LK_LOCK raises EDEADLOCK after ten seconds."""
     tries = [OSError(errno.EDEADLOCK, "Resource deadlock avoided")] * 2
 
     def locking(descriptor: int, how: int, count: int) -> None:

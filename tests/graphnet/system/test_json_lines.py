@@ -1,4 +1,4 @@
-"""Rows as lines of JSON, whatever stopped the one who wrote; and JSON that would take more memory than any of ours."""
+"""JSON lines files with truncated rows and concurrent writers, and oversized JSON."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def written(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_row_torn_anywhere_is_no_row_and_spoils_no_other(tmp_path: Path) -> None:
-    """At every byte: readers leave it out, and the next writer cuts it off; one that lacks its end only is kept."""
+def test_truncated_rows_are_ignored_and_removed(tmp_path: Path) -> None:
+    """Rows truncated at any byte: readers ignore them, and the next writer removes them."""
     whole = written(tmp_path / "whole")
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
     path = tmp_path / "torn"
@@ -60,7 +60,7 @@ def test_rows_with_zero_bytes_are_treated_as_torn(tmp_path: Path) -> None:
     assert path.read_bytes() == b'It was the best of times\n{"a": 1}\n'
 
 
-def test_other_damage_is_named(tmp_path: Path) -> None:
+def test_other_damage_raises_errors_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     for content, said in (
         (b'{"a": 1}\n{"b": \n{"c": 3}\n', "line 2, is not JSON"),
@@ -79,8 +79,8 @@ def test_other_damage_is_named(tmp_path: Path) -> None:
             read_rows(missing, Refused, "my rows")
 
 
-def test_a_tail_is_what_was_added(tmp_path: Path) -> None:
-    """Row by row; all anew where the file was cut, even if it has grown past its old end since."""
+def test_tail_returns_new_rows(tmp_path: Path) -> None:
+    """Rows are returned one by one, and all rows again if the file was truncated."""
     path = tmp_path / "rows"
     tail = Tail(path, Refused)
     assert list(tail.rows(b"a")) == []
@@ -100,7 +100,7 @@ def test_a_tail_is_what_was_added(tmp_path: Path) -> None:
         list(tail.rows(b"a"))
 
 
-def test_a_full_disk_leaves_no_part_of_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_no_partial_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows"
     before = written(path)
 
@@ -120,7 +120,7 @@ def test_pipes_are_written_to() -> None:
     assert os.read(reader, 100) == b'{"a": 1}\n'
 
 
-def test_a_row_that_another_is_writing_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
+def test_rows_being_written_by_another_thread_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     with path.open("ab", buffering=0) as other:
         lock_file(other.fileno())

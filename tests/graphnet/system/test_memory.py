@@ -1,4 +1,4 @@
-"""Requests for too much memory are refused before allocation; devices are neither read nor replaced."""
+"""Requests for too much memory are rejected before allocation; devices are neither read nor replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of a process are told by Linux")
-def test_a_limit_of_the_process_counts() -> None:
+def test_available_memory_respects_process_limits() -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
     read = "from graphnet.system.memory import available_memory; print(available_memory())"
     assert 0 < int(output_of("-c", limited + read)) < 1 << 31
@@ -103,7 +103,7 @@ def test_requests_beyond_available_memory_are_rejected_before_allocation(
     assert not drawn
 
 
-def test_an_arena_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_arena_allocation_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
@@ -125,7 +125,7 @@ def test_numpy_memory_errors_name_the_node(monkeypatch: pytest.MonkeyPatch) -> N
         function(np.ones(2, "float32"))
 
 
-def test_many_nodes_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_graphs_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphnet_rnn.cell.tracing.MANY", 50)
     with pytest.warns(UserWarning, match=r"over 20 steps makes about \d+ nodes, which take .* to compile"):
         rnn.Network([rnn.Elman(2)], 3, 3).unroll(20, 1)
@@ -143,7 +143,7 @@ linux = pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices and p
 
 
 @linux
-def test_a_pipe_without_an_end_is_refused(little: None) -> None:
+def test_endless_pipes_are_rejected(little: None) -> None:
     reads = (
         (read_whole, "a smaller file"),
         (rnn.data.read_text, "a shorter text"),
@@ -175,7 +175,7 @@ def test_devices_are_not_read_and_never_replaced(tmp_path: Path) -> None:
 
 
 @linux
-def test_a_pipe_is_read_to_its_end_and_without_a_writer_it_is_empty(tmp_path: Path) -> None:
+def test_pipes_are_read_to_the_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert read_whole(tmp_path / "pipe") == b""
     end, start = os.pipe()

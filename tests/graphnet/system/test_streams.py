@@ -1,4 +1,4 @@
-"""Programs survive any character and closed streams, and escape control characters in a terminal."""
+"""Programs accept any character and closed streams, and escape control characters in terminals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_any_encoding_takes_any_character(here: Path) -> None:
+def test_any_encoding_accepts_any_character(here: Path) -> None:
     """UTF-8 is exact. Other encodings get reversible escapes for missing characters."""
     words = ["sample", "run/model.safetensors", "--length", "40"]
     exact = command(here, *words, PYTHONIOENCODING="utf-8")
@@ -76,7 +76,7 @@ def test_any_encoding_takes_any_character(here: Path) -> None:
 EVALUATE = ["evaluate", "run/model.safetensors", "greek.txt", "--context", "5", "--colour", "--length", "12"]
 
 
-def test_any_locale_and_any_terminal_will_do(
+def test_any_locale_and_terminal_work(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONWARNINGS": "error"}
@@ -113,7 +113,7 @@ def test_closed_streams_are_ignored(here: Path, closed: str) -> None:
     (["--help"], "> /dev/full", "1", "No space left on device"),
     (["sample", "run/model.safetensors"], "1< /dev/null", "", "Bad file descriptor"),
 ])  # fmt: skip
-def test_full_output_gives_one_sentence(
+def test_full_output_device_gives_a_one_line_error(
     here: Path, words: list[str], redirected: str, unbuffered: str, reason: str
 ) -> None:
     ended = command(here, *words, redirected=redirected, PYTHONUNBUFFERED=unbuffered)
@@ -126,8 +126,8 @@ OWNED = "\x1b]0;owned\x07\x9b2J\u202e"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
-def test_a_terminal_gets_no_commands_of_a_text_and_a_pipe_gets_it_as_it_is(tmp_path: Path) -> None:
-    """The model writes control characters that a terminal would execute."""
+def test_control_characters_are_escaped_in_terminals_only(tmp_path: Path) -> None:
+    """The model writes control characters, which terminals would execute."""
     (tmp_path / "odd.txt").write_text(f"{OWNED}\t\n" * 100, encoding="utf-8")
     train = ["train", "odd.txt", *SMALL, "--sample", "200", "--no-live", "--out", "run"]
     sample = ["sample", "run/model.safetensors", "--length", "200", "--warm-up", OWNED]
@@ -157,7 +157,7 @@ def in_a_terminal(folder: Path, words: list[str]) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes are Linux's")
-def test_names_that_are_no_text(here: Path) -> None:
+def test_undecodable_file_names(here: Path) -> None:
     """Files with such names are read, written and drawn; output shows their bytes as escapes."""
     odd = os.fsdecode(b"g\xff.txt")
     (here / odd).write_text(GREEK, encoding="utf-8")
@@ -195,7 +195,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_each_has_something_that_is_seen() -> None:
+def test_characters_have_visible_forms() -> None:
     for character, shown in (
         ("a", "a"), ("φ", "φ"), ("\n", "⏎"), ("\x1b", "␛"), ("\x00", "␀"), ("\x7f", "�"), ("\x9b", "�"),
         ("\u202e", "�"), ("\ud800", "�"), ("\ufdd0", "�"), ("\ufffe", "�"), ("\uffff", "�"), ("\U0001fffe", "�"),
@@ -203,12 +203,12 @@ def test_each_has_something_that_is_seen() -> None:
         assert visible(character) == shown
 
 
-def test_all_of_them_are_xml() -> None:
+def test_visible_forms_are_valid_xml() -> None:
     shown = {visible(chr(code)) for code in range(0x110000)}
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") or c in "\ufffe\uffff"]
 
 
-def test_a_terminal_gets_what_can_be_seen_and_a_pipe_the_text() -> None:
+def test_visible_forms_are_used_in_terminals_only() -> None:
     odd = "a\x1b]0;owned\x07\x9b\r\u202e\ud800\ufffe\uffff\U0010ffff"
     joined = "two\n\tlines می\u200cشود φ"
     assert shown_on(io.StringIO(), odd) == odd
@@ -216,7 +216,7 @@ def test_a_terminal_gets_what_can_be_seen_and_a_pipe_the_text() -> None:
     assert shown_on(Terminal(), joined) == joined
 
 
-def test_a_name_within_a_sentence_is_on_one_line_and_short() -> None:
+def test_names_in_messages_are_short_and_on_one_line() -> None:
     assert on_one_line("two lines φ") == "two lines φ"
     assert on_one_line("two\nlines\x1b") == r"two\nlines\x1b"
     for words in ("x" * 10_000_000, "\x1b" * 1000, "\n" * 61):

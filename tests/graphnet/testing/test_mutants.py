@@ -1,4 +1,4 @@
-"""The laws bite: each planted fault is caught by check_op or check_graph; what an op lacks, or fails in, is said."""
+"""check_op and check_graph catch each injected fault, and report missing or failing rules."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_an_exception_in_a_rule_is_reported_with_its_line() -> None:
 
 
 def test_a_wrong_derivative_of_rop_is_found() -> None:
-    """The value of rop is right; its derivative lacks a term."""
+    """The value of rop is correct, but its derivative lacks a term."""
 
     class Square(gn.Op):
         signature = "... n -> ... n"

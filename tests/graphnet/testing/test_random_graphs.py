@@ -175,7 +175,7 @@ def test_random_graphs_on_a_gpu(count: int) -> None:
 
 
 @random_graphs(50, 400)
-def test_default_passes_leave_nothing_for_a_second_round_of_merging(count: int) -> None:
+def test_default_passes_leave_nothing_to_merge(count: int) -> None:
     """No two equal expressions, no label and no stop-gradient are left."""
 
     def check(drawn: Any) -> None:
@@ -228,7 +228,7 @@ def test_prune_drops_labels_and_stop_gradients() -> None:
     assert "Label" not in ops_of(function.graph)
 
 
-def test_a_slice_of_a_join_reads_its_input() -> None:
+def test_slices_of_joins_read_the_input() -> None:
     for build, left in SLICES:
         with case(left):
             graph = Graph([build(gn.tanh(x), gn.sin(x))])
@@ -238,7 +238,7 @@ def test_a_slice_of_a_join_reads_its_input() -> None:
             same_values(graph, pruned)
 
 
-def test_a_slice_across_inputs_stays() -> None:
+def test_slices_across_inputs_are_kept() -> None:
     for key in (slice(1, 3), slice(None), slice(None, None, -1), slice(0, 4, 2), slice(2, 2)):
         with case(key):
             graph = Graph([gn.concatenate([gn.tanh(x), gn.sin(x)])[key]])
@@ -263,7 +263,7 @@ APART = [
 ]  # fmt: skip
 
 
-def test_merge_makes_one_of_equal_expressions() -> None:
+def test_merge_merges_equal_expressions() -> None:
     """One call also merges chains of equal expressions, and equal constants."""
     graph = Graph([gn.tanh(x @ W) + gn.tanh(x @ W) * gn.tanh(x @ W)])
     merged = passes.merge(graph)
@@ -275,7 +275,7 @@ def test_merge_makes_one_of_equal_expressions() -> None:
     assert len(passes.merge(Graph([a, b]))) == 54
 
 
-def test_merge_keeps_apart_what_is_not_equal() -> None:
+def test_merge_keeps_different_expressions() -> None:
     for a, b in APART:
         with case(a, b):
             merged = passes.merge(Graph([a, b]))
@@ -306,7 +306,7 @@ NOT_CONSTANT = [
 ]  # fmt: skip
 
 
-def test_fold_computes_constants_now() -> None:
+def test_fold_computes_constants() -> None:
     for node, op in CONSTANTS:
         with case(node):
             graph = Graph([node])
@@ -317,7 +317,7 @@ def test_fold_computes_constants_now() -> None:
             same_values(graph, folded)
 
 
-def test_fold_leaves_what_is_not_constant() -> None:
+def test_fold_keeps_non_constant_nodes() -> None:
     for node in NOT_CONSTANT:
         with case(node):
             assert passes.fold(Graph([node])).outputs[0].op.name == node.op.name
@@ -359,7 +359,7 @@ def test_rules_of_simplify_fire() -> None:
             assert ops_of(simpler) != ops_of(graph)
 
 
-def test_a_symbol_beside_features_is_looked_up() -> None:
+def test_one_hot_symbols_beside_features_become_lookups() -> None:
     """[one_hot(i); f] @ W = W[i] + f @ W_f. Its gradient has no product with one-hot vectors either."""
     weights = gn.parameter(np.arange(14.0).reshape(7, 2))
     joined = gn.concatenate([gn.one_hot(index, 4, "float64"), x], 1)
@@ -374,7 +374,7 @@ def test_a_symbol_beside_features_is_looked_up() -> None:
     assert ops_of(passes.simplify(Graph(gn.gradient(cost, W))))["ScatterAdd"] == 1
 
 
-def test_slices_of_an_array_have_a_join_for_gradient() -> None:
+def test_gradient_of_slices_is_a_concatenation() -> None:
     """Gaps are filled with zeros; overlapping slices become separate terms."""
     a = gn.input((4, 3), "float64")
     for slices, left in [
@@ -392,7 +392,7 @@ def test_slices_of_an_array_have_a_join_for_gradient() -> None:
         same_values(graph, simpler)
 
 
-def test_simplify_leaves_what_does_not_hold_for_all_values() -> None:
+def test_simplify_leaves_other_expressions_unchanged() -> None:
     for node in STAYS:
         with case(node):
             graph = Graph([node])

@@ -1,4 +1,4 @@
-"""Initial weights follow their sources: distributions within five standard errors, the rest exactly."""
+"""Initial weights match their sources: distributions within five standard errors, constants exactly."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_forget_gates_start_open() -> None:
             assert not any(b.any() for b in biases.values())
 
 
-def test_an_lstm_starts_with_memories_of_all_lengths_which_take_in_what_they_lose() -> None:
+def test_lstm_gate_biases_cover_all_time_scales() -> None:
     """f = σ(b_f) between σ(0) and σ(2), and i = 1 - f: Tallec & Ollivier 2018."""
     for cell in (cells.LSTM(200), cells.LSTMProjected(200, 9)):
         biases = {name: w for name, w in weights(cell).items() if name.startswith("b_")}
@@ -80,7 +80,7 @@ def output_bias(outputs: int, loss: str, initial: Any) -> Array:
     return network.parameters["output.b_o"].value
 
 
-def test_an_output_bias_predicts_what_is_frequent() -> None:
+def test_output_bias_predicts_frequencies() -> None:
     """softmax(b) = shares of the classes, counts + 1. σ(b) = shares of ones, counts + ½."""
     draw = np.random.default_rng(0)
     classes, bits = draw.integers(0, 5, (7, 9)), draw.random((40, 3)) * (draw.random((40, 3)) > 0.4)
@@ -138,8 +138,8 @@ def test_hyper_lstm_starts_with_scales_of_a_tenth() -> None:
     assert_normal(np.concatenate([w[f"W_azb{k}"].ravel() for k in "ifog"]), 0.01)
 
 
-def test_hyper_starts_almost_as_the_cell_itself() -> None:
-    """Every weight is scaled by nearly 1, and never by exactly that: else the small net would learn nothing."""
+def test_hyper_initially_scales_weights_by_nearly_1() -> None:
+    """Weights are scaled by nearly, but not exactly, 1, so that the small network can learn."""
     for rank in [None, 1, 3]:
         with case(rank):
             w = weights(cells.Hyper(rnn.Elman(12), rnn.Elman(8), rank=rank))
@@ -158,7 +158,7 @@ UNITS = 30
 GRAPHS = [cells.GraphRNN, cells.GNN, cells.GLNN, cells.GraphLSTM]
 
 
-def test_each_unit_sends_distinct_random_edges_and_always_one_to_itself() -> None:
+def test_random_edges_are_distinct_and_include_loops() -> None:
     """Ollivier 2013, 2: "d distinct edges from each unit i, always including a loop"; no more than units. Over 400
     seeds each edge that is no loop appears as often as any other, to five standard errors."""
     units, draws = 8, 400
@@ -235,7 +235,7 @@ def test_graph_lstm_starts_uniform() -> None:
             assert value.std() == pytest.approx(0.1 / math.sqrt(3), rel=0.25)
 
 
-def test_sigmoid_starts_as_the_same_net() -> None:
+def test_sigmoid_and_tanh_start_as_equivalent_nets() -> None:
     """Ollivier 2013, 1.2.1: tanh and σ are related by an affine transform of V and a; so are the nets at first."""
     for make in [cells.GraphRNN, cells.GNN, cells.GLNN]:
         with case(make):
@@ -299,7 +299,7 @@ REFUSED = {
 }
 
 
-def test_weights_that_cannot_be() -> None:
+def test_invalid_initial_weights_are_rejected() -> None:
     for name, (make, content) in REFUSED.items():
         with case(name), pytest.raises(rnn.errors.UsageError, match=content):
             make()

@@ -1,4 +1,4 @@
-"""Mistakes in a cell of one's own: each is an error that names the user's line, what was found, the remedy.
+"""Mistakes in user-defined cells raise errors with the user's line, the cause and the remedy.
 
 Each row is written into a real file my_cells.py. The lines that the message must name end in `# here`.
 """
@@ -340,7 +340,7 @@ def test_check_cell_compares_an_own_sequence_with_steps() -> None:
         rnn.testing.check_cell(Doubled)
 
 
-def test_check_cell_compares_what_is_read_off_with_outputs() -> None:
+def test_check_cell_compares_read_off_with_outputs() -> None:
     class Doubled(rnn.Elman):
         def read_off(self, states: Sequence[gn.Node]) -> gn.Node:
             return 2 * states[0]

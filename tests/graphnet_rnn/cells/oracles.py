@@ -1,4 +1,4 @@
-"""Oracles: the cells and networks once more, in plain NumPy, written from the papers' equations.
+"""Oracles: cells and networks in plain NumPy, written from the papers' equations.
 
 Nothing here uses the engine. All of it also runs on complex numbers, so that the derivative along v is
 Im f(w + iεv) / ε, exact to rounding for tiny ε (complex-step differentiation): no difference is taken.

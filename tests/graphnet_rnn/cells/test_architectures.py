@@ -1,4 +1,4 @@
-"""Every architecture learns; what networks add does what it says; as many parameters as the sources report."""
+"""Architectures learn, network options work, and parameter counts match the sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SYMBOLS = 3
 
 @pytest.mark.parametrize("name", some_quick(rnn.cells.ALL, (*DIFFERENT, "EchoState")))
 def test_every_architecture_learns(name: str) -> None:
-    """To give back the symbol read one step before (the same symbol, without states), on sequences it has not seen."""
+    """Learns to repeat the previous symbol (without states, the current one) on new sequences."""
     network = rnn.Network([rnn.cells.ALL[name]().resized(16)], SYMBOLS, SYMBOLS, seed=1)
     u = network.unroll(8, 32, initial="zero", unscored=1)
     x = np.random.default_rng(0).integers(0, SYMBOLS, (2, 8, 32))
@@ -39,7 +39,7 @@ def test_every_architecture_learns(name: str) -> None:
         assert np.array_equal(network.fixed[weight].value, before)
 
 
-def test_skips_by_halves() -> None:
+def test_input_and_output_skip_connections() -> None:
     for skip, reads, outputs in (
         (False, [5, 4], 1), ("inputs", [5, 9], 1), ("outputs", [5, 4], 2), (True, [5, 9], 2),
     ):  # fmt: skip
@@ -49,7 +49,7 @@ def test_skips_by_halves() -> None:
             assert len([name for name in network.parameters if name.startswith("output.W")]) == outputs
 
 
-def test_shared_layers_are_one_set_of_weights() -> None:
+def test_shared_layers_have_one_set_of_weights() -> None:
     """Layer 2 uses the weights of layer 1: the gradient is the sum of both uses."""
     network, own = (
         rnn.Network([rnn.GRU(4), rnn.GRU(4), rnn.GRU(4)], 4, 3, share=share, dtype="float64")
@@ -81,7 +81,7 @@ def masks_of(network: rnn.Network, time: int = 6, training: bool = True) -> list
 
 
 def test_recurrent_dropout_applies_to_every_state_or_is_rejected() -> None:
-    """One mask a step for each state that enters products: h of an LSTM, whose c enters none."""
+    """One mask per step for each state in products: h of an LSTM, but not c."""
     lstm = rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5)
     assert len(masks_of(lstm)) == 6
     assert len(masks_of(rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5, variational=True))) == 1
@@ -96,7 +96,7 @@ def test_recurrent_dropout_applies_to_every_state_or_is_rejected() -> None:
                 assert not masks_of(network, 2, training=False)
 
 
-def test_recurrent_dropout_and_a_cells_own_are_two_masks() -> None:
+def test_recurrent_dropout_and_cell_dropout_use_two_masks() -> None:
     class Both(rnn.Cell):
         """h' = tanh(x, dropout(h)), with the network's recurrent dropout of h as well"""
 
@@ -118,7 +118,7 @@ def test_noncausal_networks_are_rejected_for_prediction() -> None:
             make()
 
 
-def test_initializers_of_parts_fit() -> None:
+def test_initializers_of_wrapped_cells() -> None:
     for wrap in [rnn.Bidirectional, rnn.Residual, lambda c: rnn.Residual(rnn.Normalized(c))]:
         with case(wrap):
             fits = rnn.Network([wrap(rnn.Elman(4, initial={"W_h*": rnn.initializers.constant(7)}))], 3, 3)
@@ -127,7 +127,7 @@ def test_initializers_of_parts_fit() -> None:
                 rnn.Network([wrap(rnn.Elman(4, initial={"typo": rnn.initializers.zeros()}))], 3, 3)
 
 
-def test_scaled_product_never_makes_a_matrix_for_a_case() -> None:
+def test_scaled_product_creates_no_matrix_per_case() -> None:
     """Value and gradient of rank 2 at batch 64: the memory of the naive graph is many times larger."""
     generator = np.random.default_rng(0)
     b, n, m, r = 64, 48, 40, 2
@@ -179,7 +179,7 @@ def test_fit_output_is_ridge_regression() -> None:
             assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss, rtol=1e-9)
 
 
-def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
+def test_fit_output_with_skip_connections_and_any_cell() -> None:
     network = rnn.Network([rnn.GRU(4), rnn.LSTM(3)], 1, 2, loss="squared", skip=True, dtype="float64")
     x, t = delayed(40)
     loss = rnn.fit_output(network, x, t, 0.0)
@@ -189,8 +189,8 @@ def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
     assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss)
 
 
-def test_run_is_the_unrolled_network() -> None:
-    """Over the edges of the pieces of 100 steps that `run` compiles."""
+def test_run_matches_the_unrolled_network() -> None:
+    """Across boundaries of the pieces of 100 steps that `run` compiles."""
     for reads, time in [("symbols", 1), ("vectors", 100), ("symbols", 101), ("vectors", 230)]:
         with case(reads, time):
             settings = {"reads": reads, "dtype": "float64", "initial_state": "learned"}
@@ -214,7 +214,7 @@ def test_run_is_the_unrolled_network() -> None:
 NOT_TO_SCALE = {"GraphRNN", "GNN", "GLNN", "EchoState", "HMMFilter", "Bidirectional"}
 
 
-def test_wrappers_take_every_cell() -> None:
+def test_wrappers_accept_every_cell() -> None:
     for name in rnn.cells.ALL:
         with case(name):
             made = rnn.cells.ALL[name]().resized(3)
@@ -255,8 +255,8 @@ def test_widths_that_follow_from_the_input_pass_wrappers() -> None:
             assert u.hidden[0].shape == (3, 2, double)
 
 
-def test_the_random_graph_is_the_same_for_ever() -> None:
-    """A stored model makes the same graph again."""
+def test_random_graph_is_reproducible() -> None:
+    """Stored models must create the same graph again."""
     cell = rnn.GLNN(6, edges=3, graph_seed=5)
     assert cell.sources.tolist() == [0, 1, 2, 5, 1, 3, 4, 5, 1, 2, 3, 0, 2, 3, 4, 0, 4, 5]
     assert cell.targets.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5]
@@ -339,7 +339,7 @@ def parameters(*layers: rnn.Cell, symbols: int, **settings: bool) -> int:
 
 
 def test_krause_table_4_5() -> None:
-    """To the last one, with 70 symbols and no output bias.
+    """Exact counts, with 70 symbols and no output bias.
 
     Krause gives neither the symbols (70 follows from the RNN: 2 · 400 s + 400² + 400 = 216,400) nor the units of LSTM
     and mLSTM, which follow from 4 n² + 5 · 70 n = 220,350 and 5 n² + 6 · 70 n = 215,900.
@@ -403,7 +403,7 @@ def test_suarez_table_1() -> None:
             assert round(count / 1e6, 1) == reported
 
 
-def test_suarez_table_1_where_the_report_is_not_rounded_or_not_explained() -> None:
+def test_suarez_table_1_with_inconsistent_numbers() -> None:
     """12.2 is reported, cut off. 15.6 for 1125 units, which figure 3 says are 1150: it lies between the two. 14.0 is
     the recurrent matrices alone, 7 · 2 · 1000². 15.5 in the table is "approximately 15.2M" in the text (3.2)."""
     outputs, two = 1000 * 50 + 50, [cells.LSTM(1125), cells.LSTM(1125)]
@@ -419,7 +419,7 @@ def test_suarez_table_1_where_the_report_is_not_rounded_or_not_explained() -> No
 
 @pytest.mark.slow
 def test_attention_around_a_cell_that_keeps_its_inputs() -> None:
-    """Those that it reads: the input and the context."""
+    """The attention layer reads the input and the context."""
     cell = rnn.Attention(rnn.NARX(3), 2, 4)
     rnn.testing.check_cell(cell)
     network = rnn.Network([cell], 3, 2, "squared")

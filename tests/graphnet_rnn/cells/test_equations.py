@@ -1,4 +1,4 @@
-"""Equations: text and class are the same cell; a text that cannot be read is refused, with the equation."""
+"""Equations: cells from text match the classes, and invalid texts raise errors with the equation."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def step_of(cell: rnn.Cell, weights: dict[str, np.ndarray] | None = None) -> dic
 
 
 @pytest.mark.parametrize("cell", ["Elman", "LSTM", "GRU", "GRUResetAfter", "MRNN", "Equations"])
-def test_formula_of_a_cell_is_the_cell(cell: str) -> None:
-    """The first line of the docstring, as text, computes what the class computes."""
+def test_formulas_match_the_cells(cell: str) -> None:
+    """The first line of the docstring, as text, matches the class."""
     kind = rnn.cells.ALL[cell]
     found, expected = step_of(rnn.Equations(4, (kind.__doc__ or "").splitlines()[0])), step_of(kind(4))
     assert found.pop("weights") == expected.pop("weights")
@@ -87,7 +87,7 @@ def test_states_and_output() -> None:
             assert cell.returns[0].name == output
 
 
-def test_it_is_saved_with_its_text(tmp_path: Path) -> None:
+def test_equations_are_saved_with_their_text(tmp_path: Path) -> None:
     net = rnn.Network([rnn.Equations(6, "f = σ(x, h)\nh' = f h + x W_xh")], 3, 2, seed=1)
     rnn.save(net, tmp_path / "cell.safetensors")
     again = rnn.load(tmp_path / "cell.safetensors")
@@ -139,7 +139,7 @@ REFUSED = {
 }
 
 
-def test_wrong_texts_are_refused_with_their_equation() -> None:
+def test_invalid_equations_are_rejected() -> None:
     for text, told in REFUSED.items():
         with case(text), pytest.raises(CellError) as refused:
             rnn.Network([rnn.Equations(4, text)], 3, 2)
@@ -148,8 +148,8 @@ def test_wrong_texts_are_refused_with_their_equation() -> None:
         rnn.Equations(4, 3)  # type: ignore[arg-type]
 
 
-def test_products_of_states_are_found_behind_signs_and_numbers() -> None:
-    """Dropout and hypernetworks change the products of states by their weights' names."""
+def test_products_of_states_with_signs_and_factors() -> None:
+    """Dropout and hypernetworks find products of states by weight names."""
     for text in ("h' = tanh(-h W_hh + x W_xh)", "h' = tanh(x W_xh + 2 h W_hh)"):
         with case(text):
             hyper = rnn.Hyper(rnn.Equations(4, text), rnn.Elman(3)).bind(3)

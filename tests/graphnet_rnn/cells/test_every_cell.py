@@ -1,4 +1,4 @@
-"""Cells: graphnet's own and a user's obey every law, and a wrong declaration is told with its line."""
+"""Built-in and user-defined cells satisfy every law, and wrong declarations raise errors with their line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_cell_obeys_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert told == list(CHECKS)
 
 
-def test_cell_can_be_made_again_from_its_settings() -> None:
+def test_cells_round_trip_through_settings() -> None:
     for cell in rnn.cells.ALL.values():
         with case(cell):
             made = cell().resized(7)
@@ -178,7 +178,7 @@ def test_faulty_cell_is_caught() -> None:
 
 
 def test_every_derivative_check_sees_the_fault() -> None:
-    """The checks of the whole net find it too, without the check of one step before them."""
+    """The checks of the whole network find it without the check of one step."""
     for cell, check in itertools.product(
         [UsesBadSlope, CutsGradient, StopsWrongly], ["gradient", "R-operator", "Gauss-Newton"]
     ):
@@ -197,8 +197,8 @@ def test_invalid_arguments_are_rejected() -> None:
             rnn.LSTM(units)
 
 
-def test_settings_are_read_off_the_constructor(tmp_path: Path) -> None:
-    """A cell that keeps its arguments under their names is stored and made again without more ado."""
+def test_settings_are_read_from_the_constructor(tmp_path: Path) -> None:
+    """Cells that store arguments under their names can be saved and loaded."""
     rnn.save(rnn.Network([TwoTimescale(4, keep=0.5)], 5, 5), tmp_path / "m")
     (layer,) = rnn.load(tmp_path / "m", [TwoTimescale]).layers
     assert layer.settings() == {"units": 4, "slow": 3, "keep": 0.5}

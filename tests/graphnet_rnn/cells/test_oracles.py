@@ -1,4 +1,4 @@
-"""Law 11: an unrolled network = a plain loop written by hand in NumPy (oracles.py), and what follows from it."""
+"""Law 11: unrolled networks match hand-written NumPy loops (oracles.py)."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_every_cell_has_an_oracle() -> None:
         assert type(make(3)) is cells.ALL[name.partition(",")[0]], name
 
 
-def test_unrolled_is_the_plain_loop() -> None:
+def test_unrolled_network_matches_a_plain_loop() -> None:
     for cell, layers, skip, loss, shape, reads, dtype in itertools.product(
         ["Elman", "LSTMPeephole"], [1, 2], [False, True], ["softmax", "sigmoid", "squared"], [(3, 5), (1, 1)],
         ["symbols", "vectors"], ["float64", "float32"],
@@ -182,8 +182,8 @@ def test_unrolled_is_the_plain_loop() -> None:
 
 
 @every_cell
-def test_every_cell_unrolled_is_the_plain_loop(cell: str) -> None:
-    """Each setting of a network twice or more, in few combinations."""
+def test_every_cell_matches_a_plain_loop(cell: str) -> None:
+    """Few combinations cover each network setting at least twice."""
     check_case(make_case(cell, 1, batch=1, time=1))
     check_case(make_case(cell, 1, loss="squared", reads="vectors", unscored=4))
     check_case(make_case(cell, 2, time=1, loss="sigmoid", skip=True, reads="vectors"))
@@ -198,7 +198,7 @@ def test_every_cell_unrolled_is_the_plain_loop(cell: str) -> None:
 
 
 def test_layers_of_different_cells() -> None:
-    """States are handed on layer by layer, state by state, though the layers have different counts."""
+    """States are passed layer by layer, although layers have different numbers of states."""
     for skip in [False, True]:
         with named(skip):
             check_case(make_case(("LSTMKrause", "Elman", "LSTMPeephole"), skip=skip, unscored=4))
@@ -207,7 +207,7 @@ def test_layers_of_different_cells() -> None:
             check_case(make_case(("StackedMRNN", "Bidirectional", "GLNN"), skip=skip, reads="vectors"))
 
 
-def test_losses_stand_large_logits() -> None:
+def test_losses_of_large_logits() -> None:
     """σ and softmax saturate at logits of thousands, where the naive formulas overflow."""
     for loss in ["softmax", "sigmoid"]:
         with named(loss):
@@ -239,13 +239,13 @@ def check_gradient(case: Case, **more: Any) -> None:
 
 
 @every_cell
-def test_gradient_of_every_cell_is_the_complex_step_of_the_plain_loop(cell: str) -> None:
+def test_gradient_of_every_cell_matches_the_complex_step(cell: str) -> None:
     check_gradient(make_case(cell, layers=2, time=4))
     check_gradient(make_case(cell, layers=1, time=4, loss="squared", reads="vectors", initial="learned"))
 
 
 @pytest.mark.parametrize("cell", some_quick(CELLS, DIFFERENT))
-def test_rop_and_hessian_product_are_the_complex_step_of_the_plain_loop(cell: str) -> None:
+def test_rop_and_hessian_product_match_the_complex_step(cell: str) -> None:
     """R of the logits, of the hidden layers and of the cost, and u·Hv, along directions in all parameters.
 
     v·∇cost is exact by the complex step; how it changes along u, by differences of it of order 8.
@@ -284,8 +284,8 @@ def test_rop_and_hessian_product_are_the_complex_step_of_the_plain_loop(cell: st
 DROP = 0.4
 
 
-def test_masks_are_drawn_for_each_step_case_unit_and_layer_and_held_until_redrawn() -> None:
-    """Of three layers that only pass on what they read, h^l = tanh(h^{l−1} ⊙ mask), and are never 0 themselves."""
+def test_dropout_masks_are_independent_and_fixed_until_redrawn() -> None:
+    """Three layers copy their inputs, h^l = tanh(h^{l−1} ⊙ mask), and are never 0 themselves."""
     units, time, batch = 25, 10, 40
     net = rnn.Network([rnn.Elman(units)] * 3, SYMBOLS, OUTPUTS, dropout=DROP, dtype="float64", seed=3)
     rng = np.random.default_rng(4)
@@ -318,7 +318,7 @@ def test_masks_are_drawn_for_each_step_case_unit_and_layer_and_held_until_redraw
     assert all(map(np.array_equal, after, g(x)))
 
 
-def test_gradient_under_dropout_is_the_complex_step_with_the_same_masks() -> None:
+def test_gradient_with_dropout_matches_the_complex_step() -> None:
     for skip in [False, True]:
         with named(skip):
             case = make_case("Elman", layers=2, skip=skip, dropout=DROP)
@@ -350,7 +350,7 @@ def test_no_dropout_in_a_single_layer_or_outside_training() -> None:
             check_case(replace(case, unrolled=calm))
 
 
-def test_dropout_of_a_highway_net_is_of_t_alone() -> None:
+def test_highway_dropout_applies_to_t_only() -> None:
     """Suarez 2017, (3): c = 1 − t comes first, then t is dropped, in the small net and in the large one."""
     for hyper, training in itertools.product([False, True], [True, False]):
         with named(hyper, training):

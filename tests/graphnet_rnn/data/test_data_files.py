@@ -1,4 +1,4 @@
-"""Sequences: of files what stands there, cut as it is said; cases of several lengths beside each other."""
+"""Sequences from files: reading, folds, and cases of different lengths."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def of(who: str, *names: str) -> Any:
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_rows_of_a_table_are_steps_of_their_cases(tmp_path: Path, ending: str) -> None:
+def test_table_rows_are_time_steps_of_cases(tmp_path: Path, ending: str) -> None:
     path = write_table(tmp_path / f"t{ending}", {name: [row[name] for row in ROWS] for name in ROWS[0]})
     choice = Choice(("u", "v"), "label", weights="weight", case="who", pieces=2, categories="label")
     found = read_sequences(path, choice)
@@ -77,7 +77,7 @@ def test_rows_of_a_table_are_steps_of_their_cases(tmp_path: Path, ending: str) -
     np.testing.assert_array_equal(one.inputs[:, 0, 0], np.array([row["u"] for row in ROWS], "f4"))
 
 
-def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_path: Path) -> None:
+def test_rows_have_weights_and_zero_weight_needs_no_target(tmp_path: Path) -> None:
     choice, path = Choice("u", "label", weights="w", case="who", categories="label"), tmp_path / "t.csv"
     rows = "a,1,0,1\na,2,,0\nb,3,1,2\nb,4,0,0.5"
     path.write_text(f"who,u,label,w\n{rows}\n", encoding="utf-8")
@@ -94,7 +94,7 @@ def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_p
             read_sequences(path, replace(choice, whole=whole))
 
 
-def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
+def test_tables_with_semicolons_and_tabs(tmp_path: Path) -> None:
     rows, path = "who;u;y\na;1,5;-,25\na;2;1,5e2\nb,c;3;4,5\n", tmp_path / "t.csv"
     for text in (rows, rows.replace("b,c", "b").replace(",", ".").replace(";", "\t")):
         with case(text):
@@ -120,9 +120,7 @@ def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
         read_sequences(path, Choice((), ("y",)))
 
 
-def test_a_parquet_table_whose_rows_repeat_takes_no_more_memory_than_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_tables_beyond_memory_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_table(tmp_path / "t.parquet", {"u": np.zeros(1 << 22), "y": np.zeros(1 << 22)})
     assert path.stat().st_size < 1 << 16
     monkeypatch.setattr("graphnet.system.memory.available_memory", lambda: 1 << 24)
@@ -130,7 +128,7 @@ def test_a_parquet_table_whose_rows_repeat_takes_no_more_memory_than_there_is(
         read_sequences(path, Choice((), ("y",)))
 
 
-def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_arrays_are_read_unchanged(tmp_path: Path) -> None:
     x, y = RANDOM.standard_normal((6, 5, 2)).astype("f4"), RANDOM.standard_normal((6, 5, 1))
     labels, ctc = np.arange(5) % 3, np.array([[0, 1], [1, -1], [2, 0], [0, -1], [1, 1]])
     np.savez(tmp_path / "a.npz", x=x, y=y, labels=labels, ctc=ctc, turned=x.swapaxes(0, 1), w=np.arange(5.0))
@@ -149,7 +147,7 @@ def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_inputs(tmp_path / "a.npz", Choice(pieces=3))[0], pieces.inputs)
 
 
-def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
+def test_folds_partition_the_cases(tmp_path: Path) -> None:
     x = np.arange(11.0).reshape(1, 11, 1)
     whole = Sequences(x, x, weights=np.arange(11.0))
     seen = []
@@ -182,7 +180,7 @@ def series_of(kind: str, folder: Path) -> Path:
 
 
 def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path) -> None:
-    """No step that is learned from is nearer than the gap to one that validates."""
+    """No training step is within the gap of a validation step."""
     for gap, kind in itertools.product((0, 1, 4, 9), ("csv", "npz", "mid")):
         with case(gap, kind):
             path = series_of(kind, tmp_path)
@@ -217,7 +215,7 @@ def write_one(path: Path, draw: np.random.Generator) -> Choice:
     return Choice((), ("k",))
 
 
-def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path: Path) -> None:
+def test_folds_keep_whole_series_if_there_are_enough(tmp_path: Path) -> None:
     rows = [f"{who},{who}{t:02d},1\n" for who in range(1, 7) for t in range(10)]
     (tmp_path / "a.csv").write_text("who,t,y\n" + "".join(rows), encoding="utf-8")
     whole = read_sequences(tmp_path / "a.csv", Choice(("t",), ("y",), case="who", pieces=4))
@@ -250,7 +248,7 @@ def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path
 LISTS = [np.arange(6.0).reshape(3, 2), np.arange(2.0).reshape(1, 2), np.arange(8.0).reshape(4, 2)]
 
 
-def test_lists_of_cases_lie_side_by_side() -> None:
+def test_lists_of_cases_are_stacked() -> None:
     found = Sequences.of(LISTS, [case.sum(axis=1) for case in LISTS], [1, 2, 3])
     assert (found.time, len(found), found.by_step) == (4, 3, True)
     np.testing.assert_array_equal(found.lengths, [3, 1, 4])
@@ -269,8 +267,8 @@ def test_lists_of_cases_lie_side_by_side() -> None:
     np.testing.assert_array_equal(pieces.targets[:1, 1], LISTS[0][2:].sum(axis=1))
 
 
-def test_targets_may_be_of_cases_or_labels() -> None:
-    """Of cases also where they happen to be as long as inputs."""
+def test_targets_may_belong_to_cases_or_be_labels() -> None:
+    """Targets may belong to cases even if they have as many rows as the inputs."""
     whole = Sequences.of(LISTS, [2, 0, 1])
     assert not whole.by_step
     np.testing.assert_array_equal(whole.chosen([2, 0]).targets, [1, 2])
@@ -302,7 +300,7 @@ def test_missing_values_get_indicators_and_class_weights_balance() -> None:
     np.testing.assert_allclose([w[labels == k].sum() for k in range(3)], 2)
 
 
-def test_cases_may_come_first() -> None:
+def test_cases_may_be_the_first_axis() -> None:
     draw = np.random.default_rng(0)
     x, weights = draw.standard_normal((5, 7, 2)), draw.uniform(size=5)  # (cases, time, width)
     kinds = (((5, 7, 3), None, True), ((5, 7), None, True), ((5, 3), None, False), ((5, 7), False, False))
@@ -376,8 +374,8 @@ def test_invalid_arguments_are_rejected() -> None:
             call()
 
 
-def test_a_null_in_a_dictionary_of_parquet_is_no_value(tmp_path: Path) -> None:
-    """Arrow's array of such a column has the last entry in its place."""
+def test_parquet_nulls_are_missing_values(tmp_path: Path) -> None:
+    """Arrow's array of such a column has the last entry instead of the null."""
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path, numbers = tmp_path / "a.parquet", [1.0, 2, 3, 4]
     for columns, choice, message in (
@@ -401,7 +399,7 @@ def test_a_null_in_a_dictionary_of_parquet_is_no_value(tmp_path: Path) -> None:
     assert read_sequences(path, Choice(targets=("y",))).inputs.ravel().tolist() == [1.5, 2, 1.5, 7]
 
 
-def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path) -> None:
+def test_unclosed_quotes_raise_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for text, line in (
         ('x,y,who\n1,.1,a\n2,.2,"a\n3,.3,b\n4,.4,b\n', 3),

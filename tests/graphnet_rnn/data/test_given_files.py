@@ -1,4 +1,4 @@
-"""Files from users: valid ones are read completely, invalid ones are refused with the place of the error."""
+"""User files: valid files are read completely, invalid ones raise errors with the position."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def table(path: Path, more: dict[str, Any]) -> Path:
     return path
 
 
-def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
+def test_unsupported_column_types_are_rejected(tmp_path: Path) -> None:
     for name, (columns, choice, said) in REFUSED.items():
         with case(name), pytest.raises(DataError, match=rf"a\.parquet: .*{said}"):
             read_sequences(table(tmp_path / "a.parquet", columns), choice)
@@ -53,7 +53,7 @@ def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
 
 
-def test_names_of_columns_with_separators_and_twice(tmp_path: Path) -> None:
+def test_column_names_with_separators_and_duplicates(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('"temp, C";"a ""b"", c";y\n1,5;2;0,5\n2,5;3;1,5\n')
     cases = read_sequences(tmp_path / "a.csv", Choice(("temp, C",), ("y",)))
     np.testing.assert_array_equal(cases.inputs[:, 0], [[1.5], [2.5]])
@@ -63,7 +63,7 @@ def test_names_of_columns_with_separators_and_twice(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.parquet", Choice(("a",), ("y",)))
 
 
-def test_texts_of_whole_numbers_that_float64_rounds(tmp_path: Path) -> None:
+def test_large_integers_in_csv_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{2**63 + i},{i}.5\n" for i in range(9)))
     with pytest.raises(DataError, match="float32 rounds the values of the column 'a'"):
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
@@ -72,7 +72,7 @@ def test_texts_of_whole_numbers_that_float64_rounds(tmp_path: Path) -> None:
         read_sequences(tmp_path / "w.csv", Choice(("a",), ("y",), weights="w"))
 
 
-def test_a_column_without_a_name_is_no_column_of_cases(tmp_path: Path) -> None:
+def test_columns_without_a_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",a,y\n0,1,2\n1,3,4.5\n")
     with pytest.raises(DataError, match=r"a\.csv: column 1 has no name; .*index=False"):
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
@@ -80,7 +80,7 @@ def test_a_column_without_a_name_is_no_column_of_cases(tmp_path: Path) -> None:
     assert found.inputs.shape == (3, 1, 1)
 
 
-def test_an_empty_line_is_no_row_and_cuts_nothing(tmp_path: Path) -> None:
+def test_empty_lines_in_csv_files(tmp_path: Path) -> None:
     path, choice = tmp_path / "a.csv", Choice(("a",), ("y",))
     path.write_text("\na,y\n1,2.5\n2,3.5\n\n\n")
     assert len(read_sequences(path, choice).inputs) == 2
@@ -89,7 +89,7 @@ def test_an_empty_line_is_no_row_and_cuts_nothing(tmp_path: Path) -> None:
         read_sequences(path, choice)
 
 
-def test_the_last_rows_are_a_shorter_piece(tmp_path: Path) -> None:
+def test_last_piece_may_be_shorter(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i},{i}.5\n" for i in range(95)))
     found = read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), pieces=48))
     assert found.lengths is not None
@@ -108,7 +108,7 @@ def test_arrays_in_pieces_keep_all_steps(tmp_path: Path) -> None:
     assert whole.lengths is None
 
 
-def test_a_column_has_one_role_and_cell_types_are_inferred(tmp_path: Path) -> None:
+def test_columns_have_one_role_and_types_are_inferred(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,y\n1,0\n2,1\n3,0\n")
     for name, choice in {
@@ -129,7 +129,7 @@ def test_a_column_has_one_role_and_cell_types_are_inferred(tmp_path: Path) -> No
         read_sequences(path, Choice(("a",), ("y",)))
 
 
-def test_a_byte_order_mark_is_no_character(tmp_path: Path) -> None:
+def test_byte_order_mark_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffÄpfel".encode())
     assert read_text(path) == "Äpfel"
@@ -144,19 +144,19 @@ def test_a_byte_order_mark_is_no_character(tmp_path: Path) -> None:
         read_text(path)
 
 
-def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
+def test_object_arrays_are_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", fine=np.ones(3), odd=np.array([None, 1], dtype=object))
     with pytest.raises(DataError, match="odd"):
         read_arrays(tmp_path / "a.npz")
 
 
-def test_arrays_that_are_not_read_do_no_harm(tmp_path: Path) -> None:
+def test_unused_object_arrays_are_ignored(tmp_path: Path) -> None:
     x, y = np.ones((3, 2, 1)), np.zeros((3, 2), int)
     np.savez(tmp_path / "a.npz", x=x, y=y, odd=np.array([None, 1], dtype=object))
     assert read_sequences(tmp_path / "a.npz", Choice()).targets.shape == (3, 2)
 
 
-def test_a_lost_entry_of_a_directory_is_noticed(tmp_path: Path) -> None:
+def test_missing_zip_directory_entries_are_detected(tmp_path: Path) -> None:
     """A longer comment of the second entry hides the third, here the lengths."""
     np.savez(tmp_path / "a.npz", x=np.ones((3, 2, 1)), y=np.zeros((3, 2), int), lengths=[3, 2])
     content = bytearray((tmp_path / "a.npz").read_bytes())
@@ -168,7 +168,7 @@ def test_a_lost_entry_of_a_directory_is_noticed(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.npz", Choice())
 
 
-def test_arrays_of_texts_and_times_are_refused(tmp_path: Path) -> None:
+def test_arrays_of_strings_and_times_are_rejected(tmp_path: Path) -> None:
     x, y = np.ones((3, 2, 1)), np.zeros((3, 2))
     for kind in ("U3", "S3", "V8", "M8[s]", "c16"):
         for name in ("x", "y", "w"):
@@ -178,27 +178,27 @@ def test_arrays_of_texts_and_times_are_refused(tmp_path: Path) -> None:
                 read_sequences(tmp_path / "a.npz", Choice(weights="w"))
 
 
-def test_a_horizon_beyond_all_rows_is_refused_at_once() -> None:
+def test_horizon_beyond_all_rows_is_rejected() -> None:
     rows = Table({"x": np.arange(50.0)}, Choice(targets="x", horizon=10**9))
     with pytest.raises(DataError, match=r"no training row has a value of x \+45"):
         rows.split(0.1)
 
 
-def test_cases_that_are_padded_beyond_the_memory_are_refused() -> None:
+def test_padding_beyond_memory_is_rejected() -> None:
     rows = 200_000
     columns = {"c": np.r_[np.zeros(rows), 1 : rows + 1], "x": np.arange(2.0 * rows)}
     with pytest.raises(NotEnoughMemoryError, match=r"padding 200,001 cases of .* to 200,000 rows .*--pieces"):
         Table(columns, Choice(targets="x", case="c", horizon=1))
 
 
-def test_sparse_arrays_of_matlab_are_refused(tmp_path: Path) -> None:
+def test_sparse_matlab_arrays_are_rejected(tmp_path: Path) -> None:
     rolls = {name: scipy.sparse.eye(88) for name in ("traindata", "validdata", "testdata")}
     scipy.io.savemat(tmp_path / "a.mat", rolls)
     with pytest.raises(DataError, match="traindata"):
         read_rolls(tmp_path / "a.mat")
 
 
-def test_one_long_cell_takes_its_own_room(tmp_path: Path) -> None:
+def test_one_long_cell_does_not_enlarge_other_rows(tmp_path: Path) -> None:
     """A long cell in one row does not enlarge all other rows."""
     (tmp_path / "a.csv").write_text("c,x,y\n" + "z" * 200_000 + ",1,2.5\n" + "u,1,2.5\n" * 2_000)
     tracemalloc.start()
@@ -232,13 +232,13 @@ def test_encodings_by_any_of_their_names(tmp_path: Path) -> None:
             read_text(path, wrong)  # type: ignore[arg-type]
 
 
-def test_tables_of_other_kinds_are_refused() -> None:
+def test_unsupported_table_types_are_rejected() -> None:
     source = pyarrow.table({"x": [1.0, 2.0], "y": [3.0, 4.0]})
     with pytest.raises(UsageError, match="Table: source must be a path, a DataFrame of pandas or polars, or"):
         Table(source, Choice(targets="y"))
 
 
-def test_large_integers_that_float32_rounds_are_refused() -> None:
+def test_integers_rounded_by_float32_are_rejected() -> None:
     x, t = np.zeros((3, 20, 1)), 2**60 + np.arange(60).reshape(3, 20, 1)
     net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared")
     with pytest.raises(DataError, match="float32 rounds column 0 of the targets"):

@@ -1,4 +1,4 @@
-"""Images of files: what is read is what stands there, and damaged or hostile files take one sentence and no memory."""
+"""Images from files; damaged or hostile files give one-line errors and use little memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def put(path: Path, content: bytes) -> Path:
 
 
 def test_idx(tmp_path: Path) -> None:
-    """Bytes are shares of 255; other numbers are as they are."""
+    """Bytes are divided by 255; other numbers are unchanged."""
     for name in ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "t.idx"):
         with case(name):
             content = idx(BYTES)
@@ -119,7 +119,7 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
 }  # fmt: skip
 
 
-def test_a_damaged_file_takes_one_sentence(tmp_path: Path) -> None:
+def test_damaged_files_give_one_line_errors(tmp_path: Path) -> None:
     for damage, (name, content, said) in DAMAGED.items():
         path = put(tmp_path / name, content)
         with case(damage):
@@ -157,7 +157,7 @@ def test_gzip_data_beyond_the_header_size_is_not_read(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_impossible_arguments(tmp_path: Path) -> None:
+def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:
     path = put(tmp_path / "a", idx(BYTES))
     for name, how, said in (
         ("none", {}, "there is no file"),

@@ -1,4 +1,4 @@
-"""MIDI files from users: several tracks, keys that are not released, changes of tempo, SMPTE ticks."""
+"""MIDI files: several tracks, unreleased keys, tempo changes, SMPTE ticks."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ def sounding(roll: Array, note: int) -> list[int]:
     return np.flatnonzero(roll[:, note - 21]).tolist()
 
 
-def test_each_track_releases_its_own_keys(tmp_path: Path) -> None:
+def test_tracks_release_only_their_own_keys(tmp_path: Path) -> None:
     """Two tracks of one channel hold the same key: frames 0 to 9, and 5 to 19."""
     roll = rolled(tmp_path / "a.mid", [on(60, 0), off(60, 480)], [on(60, 240), off(60, 720)])
     assert sounding(roll, 60) == list(range(20))
 
 
-def test_a_key_that_is_not_released_sounds_to_the_end_of_its_track(tmp_path: Path) -> None:
+def test_unreleased_keys_sound_to_the_end_of_the_track(tmp_path: Path) -> None:
     end = mido.MetaMessage("end_of_track", time=432)
     roll = rolled(tmp_path / "a.mid", [on(60, 0), on(62, 0), off(62, 48), end], [on(64, 0), off(64, 960)])
     assert (sounding(roll, 60), sounding(roll, 62), len(roll)) == (list(range(10)), [0], 20)
 
 
-def test_velocity_0_releases(tmp_path: Path) -> None:
+def test_velocity_0_releases_the_key(tmp_path: Path) -> None:
     roll = rolled(tmp_path / "a.mid", [on(60, 0), on(60, 240, velocity=0), on(62, 240), off(62, 480)])
     assert (sounding(roll, 60), sounding(roll, 62)) == (list(range(5)), list(range(10, 20)))
 
 
-def test_a_tempo_changes_all_tracks(tmp_path: Path) -> None:
+def test_tempo_changes_apply_to_all_tracks(tmp_path: Path) -> None:
     tempo = [mido.MetaMessage("set_tempo", tempo=1_000_000, time=480)]
     roll = rolled(tmp_path / "a.mid", tempo, [on(60, 240), off(60, 480)])
     assert sounding(roll, 60) == list(range(5, 20))  # from 0.25 s to 0.5 + 0.5 s
 
 
-def test_ticks_may_be_parts_of_smpte_frames(tmp_path: Path) -> None:
-    """25 frames a second of 40 ticks: a tick is a millisecond."""
+def test_smpte_ticks(tmp_path: Path) -> None:
+    """25 frames per second with 40 ticks each: a tick is a millisecond."""
     for division, frames in ((0xE728, 10), (0xE350, 4)):  # -25 and 40; -29 (29.97) and 80
         with case(hex(division)):
             rolled(tmp_path / "a.mid", [on(60, 0), off(60, 500), on(60, 500), off(60, 1)])
@@ -72,8 +72,8 @@ def test_ticks_may_be_parts_of_smpte_frames(tmp_path: Path) -> None:
         read_midi(tmp_path / "b.mid", 20)
 
 
-def test_no_error_adds_up(tmp_path: Path) -> None:
-    """A frame of 1/60 s is no whole number of microseconds."""
+def test_frame_times_accumulate_no_error(tmp_path: Path) -> None:
+    """A frame of 1/60 s is not an integer number of microseconds."""
     for rate in (0.06, 12, 29.97, 30, 60, 441, 1e6):
         with case(rate):
             roll = np.zeros((min(8_000, int(30_000 * rate)), 88), np.float32)

@@ -1,4 +1,4 @@
-"""Piano rolls: MIDI and back, collections of MATLAB, and the accuracy of frames."""
+"""Piano rolls: MIDI round trips, MATLAB collections, and frame accuracy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_roll(time: int = 30, seed: int = 0) -> Array:
     return roll
 
 
-def test_a_roll_is_read_in_shorter_frames(tmp_path: Path) -> None:
+def test_rolls_are_read_with_shorter_frames(tmp_path: Path) -> None:
     write_midi(tmp_path / "m.mid", a_roll(), 5)
     found = read_midi(tmp_path / "m.mid", 15)
     assert found.dtype == np.float32
@@ -44,7 +44,7 @@ def test_written_rolls_have_the_notes_of_the_roll(tmp_path: Path) -> None:
     assert heard == [("note_on", 60, 0.5), ("note_off", 60, 1.5)]
 
 
-def test_music_without_piano_keys_is_refused(tmp_path: Path) -> None:
+def test_music_without_piano_keys_is_rejected(tmp_path: Path) -> None:
     file, track = mido.MidiFile(), mido.MidiTrack()
     file.tracks.append(track)
     for kind, time in (("note_on", 0), ("note_off", 480)):
@@ -84,7 +84,7 @@ def collection(**parts: Any) -> bytes:
     return stream.getvalue()
 
 
-def test_a_collection_has_its_parts(tmp_path: Path) -> None:
+def test_collections_have_train_valid_and_test_parts(tmp_path: Path) -> None:
     (tmp_path / "c.mat").write_bytes(collection(other=np.ones(3)))
     found = read_rolls(tmp_path / "c.mat")
     assert {name: len(rolls) for name, rolls in found.items()} == {"train": 3, "valid": 2, "test": 1}
@@ -109,7 +109,7 @@ def test_invalid_collections_are_rejected(tmp_path: Path) -> None:
         read_rolls(tmp_path / "none.mat")
 
 
-def test_accuracy_is_that_of_a_loop() -> None:
+def test_frame_accuracy_matches_a_loop() -> None:
     generator = np.random.default_rng(0)
     a, b = (generator.integers(0, 2, (4, 3, 5)) for _ in range(2))
     lengths = np.array([4, 1, 2])

@@ -1,4 +1,4 @@
-"""Tables of dates, categories and empty cells: what a network reads, predicts and is compared with, by plain loops."""
+"""Tables with dates, categories and empty cells: inputs, targets and predictions against plain loops."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_classes_have_names(tmp_path: Path) -> None:
             assert found["probability_snow"][i] == pytest.approx(np.exp(o[1]) / np.exp(o).sum())
 
 
-def test_whole_numbers_are_classes_only_where_they_are_named() -> None:
+def test_integers_are_classes_only_on_request() -> None:
     rows = {"x": [0.5, 1.5, 2.5], "y": [3, 10, 3]}
     numbers, classes = (Table(rows, Choice("x", "y", categories=names)) for names in ((), "y"))
     assert numbers.sequences.targets.ravel().tolist() == [3, 10, 3]
@@ -201,12 +201,12 @@ def test_inputs_of_a_forecast() -> None:
         Table({"x": [[1, 2], [3]], "y": [1.0, 2.0]}, Choice(targets="y"))
 
 
-def test_there_is_no_naive_forecast_before_the_first_season() -> None:
+def test_no_naive_forecast_before_the_first_season() -> None:
     table = Table({"y": np.arange(8.0)}, Choice(targets="y", horizon=1))
     assert np.isnan(table.naive(season=11)).all()
 
 
-def test_times_go_on_after_the_last() -> None:
+def test_forecast_times_follow_the_last_time() -> None:
     for name, (given, after) in {
         "hours": (["2024-02-28T22", "2024-02-28T23"], ["2024-02-29T00", "2024-02-29T01"]),
         "weeks": (["2023-12-18", "2023-12-25"], ["2024-01-01", "2024-01-08"]),
@@ -227,7 +227,7 @@ def test_times_go_on_after_the_last() -> None:
     assert times_after(np.array([1.0, 3.0]), 2, ("", 2.0)).tolist() == [5, 7]
 
 
-def test_what_a_table_cannot_mean_is_refused() -> None:
+def test_invalid_tables_are_rejected() -> None:
     dates = ["2024-01-01", "2024-01-02", "2024-01-03"]
     y = [1.5, 2.5, 3.5]
     odd: dict[str, tuple[dict[str, Any], Choice, str]] = {
@@ -327,7 +327,7 @@ def test_irregular_times_are_noted() -> None:
     assert list(table.predictions(np.zeros((3, 1, 1)), "squared")) == ["step", "predicted_y"]  # no next date
 
 
-def test_dates_of_some_cases_are_known() -> None:
+def test_forecast_dates_of_cases_with_regular_gaps() -> None:
     """Daily, every second day, of one row, at odd days."""
     days = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-01", "2024-01-03", "2024-01-05"]
     odd = ["2024-01-01", "2024-01-02", "2024-01-09"]
@@ -364,7 +364,7 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
         net.columns = Columns(("sold",), ("sold",))
 
 
-def test_forecasts_of_all_ways_are_the_outputs_of_the_rows(tmp_path: Path) -> None:
+def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:
     """Whole cases or segments: the table of forecasts, and the chart's."""
     path = write(tmp_path / "t.csv")
     shops = list(dict.fromkeys(str(row["shop"]) for row in ROWS))
@@ -387,7 +387,7 @@ def test_forecasts_of_all_ways_are_the_outputs_of_the_rows(tmp_path: Path) -> No
             np.testing.assert_array_equal(drawn[n].values, [number(row["sold"]) for row in rows])
 
 
-def test_the_last_segments_of_each_series_are_held_out() -> None:
+def test_last_segments_of_each_series_are_held_out() -> None:
     rows = {"who": ["a"] * 50 + ["b"] * 30 + ["c"] * 20, "x": np.arange(100.0), "y": np.arange(100) + 0.5}
     data = Table(rows, Choice("x", "y", case="who", pieces=2)).sequences
     net = rnn.Network([rnn.Elman(2)], 1, 1, "squared")
@@ -397,7 +397,7 @@ def test_the_last_segments_of_each_series_are_held_out() -> None:
     assert sorted(held.inputs[0, :, 0].tolist()) == [40, 42, 44, 46, 48, 74, 76, 78, 96, 98]
 
 
-def test_held_out_segments_are_the_last_of_their_series_in_any_order() -> None:
+def test_held_out_segments_are_the_last_in_any_row_order() -> None:
     x = np.arange(4.0).reshape(1, 4, 1)
     data = rnn.data.Sequences(x, x, series=np.array([0, 1, 0, 1]))
     net = rnn.Network([rnn.GRU(2)], inputs=1, outputs=1, loss="squared")
@@ -406,7 +406,7 @@ def test_held_out_segments_are_the_last_of_their_series_in_any_order() -> None:
 
 
 def test_no_training_target_is_in_a_row_of_validation() -> None:
-    """For each case the last rows; targets of both parts are those of their own rows."""
+    """Validation uses the last rows of each case; targets of both parts are their own rows."""
     rows = {"who": ["a"] * 30 + ["b"] * 20, "y": np.arange(50.0)}
     for horizon, pieces in ((1, None), (4, None), (4, 7)):
         choice = Choice(targets="y", case="who", horizon=horizon, pieces=pieces)
@@ -424,7 +424,7 @@ def test_no_training_target_is_in_a_row_of_validation() -> None:
             Table(rows, Choice(targets="y", case="who", horizon=1)).split(share)
 
 
-def test_arguments_of_a_table_are_checked() -> None:
+def test_table_arguments_are_checked() -> None:
     table = Table({"x": [1.0, 2, 3], "y": [5.0, 6, 7]}, Choice(targets="y"))
     for call, said in (
         (lambda: Table({"y": [1.0]}, None), "choice must be an rnn.data.Choice"),
@@ -439,7 +439,7 @@ def test_arguments_of_a_table_are_checked() -> None:
             call()  # type: ignore[no-untyped-call]
 
 
-def test_a_target_without_training_values_is_refused() -> None:
+def test_targets_without_training_values_are_rejected() -> None:
     """Its predictions would be arbitrary."""
     table = Table({"y": np.arange(60.0)}, Choice(targets="y", horizon=60))
     with pytest.raises(DataError, match=r"no training row has a value of y \+54, .* smaller horizon"):
@@ -450,7 +450,7 @@ def test_a_target_without_training_values_is_refused() -> None:
         empty.split(0.1)
 
 
-def test_a_validation_part_without_targets_is_refused() -> None:
+def test_validation_without_targets_is_rejected() -> None:
     x, y = np.arange(40.0), [*range(30), *[""] * 10]
     weights = np.repeat([1.0, 0.0], 20)
     for columns, choice in (
@@ -461,7 +461,7 @@ def test_a_validation_part_without_targets_is_refused() -> None:
             Table(columns, choice).split(0.2)
 
 
-def test_bytes_are_texts(tmp_path: Path) -> None:
+def test_bytes_are_read_as_text(tmp_path: Path) -> None:
     kinds = np.array(["sun", "räin", "sun"], object)
     for cells in (
         np.char.encode(kinds.astype(str), "utf-8"),
@@ -475,21 +475,21 @@ def test_bytes_are_texts(tmp_path: Path) -> None:
         assert Table(source, Choice(targets="y")).columns.classes == (r"\xff", "a")
 
 
-def test_weights_are_those_of_the_predicted_rows() -> None:
+def test_weights_come_from_the_predicted_rows() -> None:
     rows = {"y": [1.5, 2, 3, 4], "w": [0, 1, 2, 0]}
     data = Table(rows, Choice(inputs="y", targets="y", weights="w", horizon=2)).sequences
     assert data.weights is not None
     np.testing.assert_array_equal(data.weights[:, 0], [[1, 2], [2, 0], [0, 0], [0, 0]])
 
 
-def test_the_case_may_be_an_input() -> None:
+def test_case_column_may_be_an_input() -> None:
     rows = {"who": ["a", "b", "a"], "x": [1.5, 2, 3], "y": [1.5, 2, 3]}
     table = Table(rows, Choice(("x", "who"), "y", case="who"))
     assert table.columns.input_names() == ["x", "who = a", "who = b"]
     np.testing.assert_array_equal(table.inputs[:, 0], [[1.5, 1, 0], [3, 1, 0]])
 
 
-def test_times_with_zones_are_utc_and_say_so(tmp_path: Path) -> None:
+def test_times_with_zones_are_converted_to_utc(tmp_path: Path) -> None:
     days = ["2024-07-01T01:00+02:00", "2024-07-01T02:00+02:00", "2024-06-30T21:00-04:00"]
     times = [datetime.datetime.fromisoformat(day) for day in days]
     for unit in ("s", "us", "ns"):
@@ -521,7 +521,7 @@ def test_names_of_the_table_are_kept_in_predictions() -> None:
         table.predictions(np.zeros((2, 1, 1)), "squared")
 
 
-def test_a_case_of_one_row_takes_the_gap_of_the_others() -> None:
+def test_single_row_cases_use_the_time_step_of_other_cases() -> None:
     rows = {"c": ["a", "a", "b"], "d": ["2024-01-01", "2024-01-03", "2024-01-05"], "y": [1.5, 2, 3]}
     table = Table(rows, Choice(targets="y", time="d", case="c", horizon=2))
     found = table.predictions(np.zeros((2, 2, 2)), "squared")
@@ -530,7 +530,7 @@ def test_a_case_of_one_row_takes_the_gap_of_the_others() -> None:
     assert late.predictions(np.zeros((2, 1, 1)), "squared")["d"][0].startswith("10998-01-01")
 
 
-def test_masked_and_complex_columns_are_refused() -> None:
+def test_masked_and_complex_columns_are_rejected() -> None:
     with pytest.raises(GraphnetError, match=r"column 'a'.*masked array"):
         Table({"a": np.ma.masked_array([1.0, 2], [0, 1]), "y": [1.5, 2]}, Choice("a", "y"))
     with pytest.raises(DataError, match="column 'a' must be real numbers"):
@@ -587,8 +587,8 @@ def test_commas_separate_names() -> None:
     assert Choice(inputs=["price, EUR"]).inputs == ("price, EUR",)
 
 
-def test_parts_of_whole_series_may_differ_in_time_steps() -> None:
-    """Without pieces: the losses are the means of each part alone."""
+def test_training_and_validation_may_differ_in_time_steps() -> None:
+    """Without pieces, each loss is the mean over its part."""
     t = np.arange(40.0)
     train, valid = Table({"t": t, "y": t % 3}, Choice(inputs="t", targets="y")).split(0.25)
     assert [part.inputs.shape for part in (train, valid)] == [(30, 1, 1), (10, 1, 1)]
@@ -599,7 +599,7 @@ def test_parts_of_whole_series_may_differ_in_time_steps() -> None:
     assert [problem.feed(0, 0).loss(net.theta), problem.validate()] == pytest.approx(expected)
 
 
-def test_whole_numbers_beside_nulls_are_exact(tmp_path: Path) -> None:
+def test_integers_beside_nulls_are_exact(tmp_path: Path) -> None:
     ids = [2**53 + 1, 2**53, 2**53 + 1, None]
     for kind, shift in (("int64", 0), ("uint64", 2**63)):
         column = pyarrow.array([None if n is None else n + shift for n in ids], kind)
@@ -614,7 +614,7 @@ def test_whole_numbers_beside_nulls_are_exact(tmp_path: Path) -> None:
 
 
 def test_times_are_exact() -> None:
-    """Whole numbers have more digits than float64 holds; dates are whole microseconds."""
+    """Integers have more digits than float64; dates are in microseconds."""
     start = 1_700_000_000_000_000_123
     choice = Choice(targets="y", time="t", horizon=2)
     for times in (np.arange(4) * 100 + start, [str(start + 100 * k) for k in range(4)]):
@@ -634,7 +634,7 @@ def test_times_are_exact() -> None:
         Table({"t": ["1720000000.1234567", ""], "y": [1.0, 2]}, choice)
 
 
-def test_large_whole_numbers_of_a_list_are_exact() -> None:
+def test_large_integers_of_lists_are_exact() -> None:
     rows = {"id": [2**63 + 1, 2**63 + 2, -1, -1], "y": [1.0, 2, 3, 4]}
     table = Table(rows, Choice(targets="y", case="id", horizon=1))
     assert table.predictions(table.inputs * 0, "squared")["id"] == [2**63 + 1, 2**63 + 2, -1]

@@ -47,7 +47,7 @@ def test_unseen_characters_are_found_and_replaced(known: str, text: str) -> None
 
 
 @given(any_text)
-def test_a_split_keeps_order_and_loses_nothing(text: str) -> None:
+def test_split_keeps_all_characters_in_order(text: str) -> None:
     corpus = Corpus.split(text)
     symbols = corpus.vocabulary.encode(text)
     assert symbols.dtype == np.int64
@@ -58,7 +58,7 @@ def test_a_split_keeps_order_and_loses_nothing(text: str) -> None:
         assert abs(len(part) - share * len(text)) <= 1
 
 
-def test_a_file_s_name_is_not_a_text(tmp_path: Path) -> None:
+def test_file_names_are_rejected_as_text(tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("abc" * 100, encoding="utf-8")
     for name in (str(file), file):
@@ -74,7 +74,7 @@ def test_a_file_s_name_is_not_a_text(tmp_path: Path) -> None:
     assert len(Corpus.split("no name at all " * 1000).train) == 12_000
 
 
-def test_given_texts_share_the_training_vocabulary_and_take_a_byte_or_two() -> None:
+def test_given_texts_share_the_vocabulary_and_use_small_dtypes() -> None:
     corpus = Corpus.given("cab", "bb", "ac")
     assert corpus.vocabulary.characters == "abc"
     symbols = [part.tolist() for part in (corpus.train, corpus.valid, corpus.test)]
@@ -117,7 +117,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         monkeypatch.setattr(f"graphnet_rnn.data.{module}.PIECE", size)
 
 
-def test_a_file_is_read_as_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_give_the_same_corpus_as_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, text = tmp_path / "text.txt", ODD.replace("\r\n", "\n").replace("\r", "\n")
     for encoding, size in itertools.product(("utf-8", "utf-8-sig", "utf-16", "utf-32-le", "utf-7"), PIECES):
         cut(monkeypatch, size)
@@ -148,7 +148,7 @@ BAD: list[tuple[bytes, str, str]] = [
 ]  # fmt: skip
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_raise_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
     with pytest.raises(DataError, match=re.escape(f"there is no file {tmp_path / 'none.txt'}.")):
         read_text(tmp_path / "none.txt")
@@ -171,7 +171,7 @@ def test_undecodable_files_are_rejected(tmp_path: Path, monkeypatch: pytest.Monk
                 assert str(file) in str(caught.value) or "encoding" in str(caught.value)
 
 
-def test_long_texts_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_are_memory_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long texts are mapped from a file. Reading, training and evaluation keep only a little in memory."""
     text, file = "the quick brown fox. " * 200_000, tmp_path / "text.txt"
     file.write_text(text, encoding="utf-8")
@@ -196,7 +196,7 @@ def test_long_texts_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Corpus.read(file)
 
 
-def test_a_text_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_growing_during_reading_raises_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text is read twice: for characters, then for symbols. The error must not blame the vocabulary."""
     file, valid, whole = tmp_path / "text.txt", tmp_path / "valid.txt", Vocabulary.encoded
     valid.write_text("abc", encoding="utf-8")

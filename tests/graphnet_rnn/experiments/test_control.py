@@ -1,4 +1,4 @@
-"""The arm against its Lagrangian, the closed loop against plain NumPy, derivatives against finite differences."""
+"""The arm, the closed loop and derivatives against the Lagrangian, NumPy and finite differences."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ TASKS: dict[str, Callable[[], ControlTask]] = {
 }
 
 
-def test_the_plant_is_that_of_the_lagrangian() -> None:
+def test_plant_matches_the_lagrangian() -> None:
     for arm in ARMS:
         with case(arm):
             x, torques, force = 3 * RNG(0).standard_normal((50, 4)), *RNG(1).standard_normal((2, 50, 2))
@@ -152,7 +152,7 @@ def noise_of(loop: ClosedLoop, of: str = "ξᵘ") -> list[Array]:
     return [found[f"{of}_{t}"] for t in range(loop.time)]
 
 
-def test_loop_is_the_numpy_loop() -> None:
+def test_closed_loop_matches_numpy() -> None:
     for make in TASKS.values():
         with case(make):
             task = make()
@@ -168,7 +168,7 @@ def test_loop_is_the_numpy_loop() -> None:
             np.testing.assert_allclose(found.hands, wanted, rtol=1e-8, atol=1e-10)
 
 
-def test_feedback_comes_exactly_so_late() -> None:
+def test_feedback_has_the_exact_delay() -> None:
     """A push at step 3 changes x_4, so u_{4 + delay} and none before."""
     for delay in [0, 1, 7]:
         with case(delay):
@@ -199,8 +199,8 @@ def test_noise_is_held_until_redrawn_and_grows_with_the_command() -> None:
     assert not np.array_equal(run_once(start, start)[1], first)
 
 
-def test_the_plant_has_noise_of_its_own() -> None:
-    """x_{t+1} = f(x_t, ...) + ξᶠ_t: each number of the state has its σ, beside the noise of commands."""
+def test_plant_noise_is_added_to_the_states() -> None:
+    """x_{t+1} = f(x_t, ...) + ξᶠ_t: each state has its σ, in addition to command noise."""
     deviations = (0.01, 0.02, 0.0, 0.3)
     for noise in [0.0, 0.3]:
         with case(noise):
@@ -222,8 +222,8 @@ def test_the_plant_has_noise_of_its_own() -> None:
     assert end.std(axis=0) == pytest.approx([0.05] * 4, rel=0.06)
 
 
-def test_structure_is_the_controllers_hidden_units() -> None:
-    """Each unit of each step once; torques are none, even where they are the tanh of something."""
+def test_structure_has_the_controllers_hidden_units() -> None:
+    """Each unit of each step appears once; torques do not, even with a tanh."""
     loop = ClosedLoop(small(output="tanh"), Arm(), time=6, batch=2, delay=1)
     assert len(loop.structure) == 2 * 6
     assert all(h.inputs[0] is a and a.shape == (2, 5) for a, h in loop.structure)
@@ -258,7 +258,7 @@ def test_costs_and_their_gradients() -> None:
 
 
 def test_gauss_newton_matrix() -> None:
-    """Dense G = Jᵀ J, J the Jacobian by finite differences of what is squared; positive semi-definite."""
+    """Dense G = Jᵀ J, with J by finite differences of the squared terms; positive semi-definite."""
     for make in TASKS.values():
         with case(make):
             task = make()
@@ -287,7 +287,7 @@ def test_gauss_newton_matrix() -> None:
             assert np.linalg.eigvalsh(G).min() > -1e-12 * np.abs(G).max()
 
 
-def test_any_cell_can_control() -> None:
+def test_any_cell_can_be_a_controller() -> None:
     """The cell's states are carried; the gradient of an LSTM's loop against finite differences."""
     task = CenterOut(Controller([rnn.LSTM(4), rnn.GRU(3)], dtype="float64"), directions=2, time=4, delay=1)
     objective = task.objective()
@@ -359,7 +359,7 @@ def test_ddn_conditions() -> None:
     assert not any(np.array_equal(a, b) for a, b in zip(task.conditions(3), task.conditions(4), strict=True))
 
 
-def test_learns_to_reach() -> None:
+def test_training_learns_to_reach() -> None:
     """A short training on eight reaches of 6 cm; with this seed it ends at 3e-5, within 2 mm (other processors round
     otherwise, so the bounds are wide)."""
     task = CenterOut(Controller(), directions=8)

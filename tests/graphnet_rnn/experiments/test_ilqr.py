@@ -1,4 +1,4 @@
-"""iLQR against one dense system, against SciPy on a pendulum, and as the least that control tasks cost."""
+"""iLQR against a dense system and SciPy on a pendulum, and as a lower bound of control tasks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_linear_plant_takes_one_iteration(linear: tuple[Linear, Array, Array, 
     assert plan.costs[-1] == pytest.approx(plan.cost.mean(), rel=1e-12)
 
 
-def test_gains_are_those_of_the_riccati_equation(linear: tuple[Linear, Array, Array, Plan]) -> None:
+def test_gains_match_the_riccati_equation(linear: tuple[Linear, Array, Array, Plan]) -> None:
     """P = Q + AᵀP'A - (AᵀP'B + N) (R + BᵀP'B)⁻¹ (BᵀP'A + Nᵀ), K = -(R + BᵀP'B)⁻¹ (BᵀP'A + Nᵀ)"""
     plant, _, _, plan = linear
     P = plant.S
@@ -111,10 +111,10 @@ def test_gains_are_those_of_the_riccati_equation(linear: tuple[Linear, Array, Ar
             np.testing.assert_allclose(plan.curvatures[t, b], P, rtol=1e-9)
 
 
-def test_the_value_function_and_feedback_are_best_from_elsewhere(
+def test_value_function_and_gains_are_optimal_for_other_starts(
     linear: tuple[Linear, Array, Array, Plan],
 ) -> None:
-    """Of a linear plant V is exact: from another start it is the least cost, and K gives the commands."""
+    """For linear plants V is exact: it is the minimal cost from other starts, and K gives the commands."""
     plant, x0, c, plan = linear
     move = RNG(4).standard_normal((BATCH, N))
     other = plant.solver().plan(x0 + move, np.zeros((TIME, BATCH, M)), c)
@@ -146,8 +146,8 @@ def swing_cost(u: Array, x0: Array) -> float:
     return float(total + 1 + np.cos(angle) + 3 * speed**2)
 
 
-def test_a_pendulum_ends_where_scipy_does() -> None:
-    """From iLQR's commands SciPy finds nothing better, and from the first guess it finds none that cost less."""
+def test_pendulum_matches_scipy() -> None:
+    """SciPy cannot improve iLQR's commands, and finds no lower cost from the first guess."""
     starts = np.array([[0.1, 0.0], [-0.4, 0.5]])
     guess = 0.3 * np.ones((20, 2, 1))
     plan = swing(tolerance=1e-12).plan(starts, guess)
@@ -163,8 +163,8 @@ def test_a_pendulum_ends_where_scipy_does() -> None:
         np.testing.assert_allclose(near.x, plan.commands[:, b, 0], atol=2e-3)
 
 
-def test_costs_never_rise_and_movements_do_not_meet() -> None:
-    """Each movement is planned as if it were alone."""
+def test_costs_never_rise_and_movements_are_independent() -> None:
+    """Movements are planned independently."""
     starts, guess = np.array([[0.1, 0.0], [-0.4, 0.5], [3.0, -1.0]]), 0.3 * np.ones((20, 3, 1))
     both = swing().plan(starts, guess)
     assert all(b <= a for a, b in zip(both.costs, both.costs[1:], strict=False))
@@ -185,7 +185,7 @@ TASKS: dict[str, Callable[[], ControlTask]] = {
 
 
 def test_optimum_has_the_cost_of_the_task() -> None:
-    """The task's own cost of the planned movements, and a step to any side that costs more."""
+    """The task's cost of the planned movements; steps in any direction raise it."""
     for make in TASKS.values():
         with case(make):
             task = make()

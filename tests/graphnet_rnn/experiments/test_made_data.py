@@ -1,4 +1,4 @@
-"""Made data: images of curves, balls and chords by their formulas; autoencoders; smoothing and regret by hand."""
+"""Synthetic data: curves, balls and chords by their formulas; autoencoders; smoothing and regret."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_images_of_curves_are_the_integral() -> None:
 
 
 def test_strokes_are_within_the_image_and_move_smoothly() -> None:
-    """At worst a stroke touches the edge two deviations of the pen away; a small move is a small change."""
+    """Strokes touch the edge at most two pen deviations away; small moves are small changes."""
     corners = [[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
     extreme = np.array(list(itertools.product(corners, repeat=3)))
     images = draw_curves(extreme).reshape(-1, 28, 28)
@@ -104,8 +104,8 @@ def small(activation="sigmoid", loss="sigmoid", batch=100) -> tuple[Any, Array]:
     return objective, images
 
 
-def test_the_loss_of_an_autoencoder_is_that_of_plain_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the error of many images, which is computed in pieces."""
+def test_autoencoder_loss_matches_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Includes the error of many images, computed in pieces."""
     for loss, activation in itertools.product(("sigmoid", "squared"), ("sigmoid", "tanh")):
         with case(loss, activation):
             objective, x = small(activation, loss, 30)
@@ -129,8 +129,8 @@ def test_the_loss_of_an_autoencoder_is_that_of_plain_numpy(monkeypatch: pytest.M
                 assert objective.error(x[:7]) == pytest.approx(squares[:7].mean(), rel=1e-4)
 
 
-def test_five_steps_of_hessian_free_teach_an_autoencoder() -> None:
-    """From far off to the mean image, which takes SGD hundreds of steps."""
+def test_five_hessian_free_steps_train_an_autoencoder() -> None:
+    """Reaches the mean image, which takes SGD hundreds of steps."""
     objective, images = small()
     start = objective.loss(objective.start())
     result = rnn.minimize(objective, HessianFree(damping=1.0, cg_steps=50), steps=5)
@@ -161,7 +161,7 @@ def velocities(cases: int, seed: int) -> Any:
 
 
 def test_bounces_keep_balls_inside_and_apart_and_their_energy() -> None:
-    """Fast balls: hundreds of bounces; walls alone change the momentum."""
+    """Fast balls with hundreds of bounces; only walls change the momentum."""
     start = velocities(30, 0)
     x, v = move_balls(np.broadcast_to(PLACES, start.shape), start, 100)
     assert (x.min(), x.max()) == (pytest.approx(RADIUS, abs=1e-3), pytest.approx(BOX - RADIUS, abs=1e-3))
@@ -180,8 +180,8 @@ def test_bounces_keep_balls_inside_and_apart_and_their_energy() -> None:
     np.testing.assert_allclose(np.diff(v.sum(axis=2), axis=0)[free], 0, atol=1e-12)
 
 
-def test_balls_move_as_in_small_steps() -> None:
-    """A loop that knows no moment of a bounce: it turns what has gone too far."""
+def test_balls_match_a_simulation_with_small_steps() -> None:
+    """The loop reverses balls that have gone too far."""
     start, fine = 0.5 * velocities(3, 5), 3000
     x, v = np.broadcast_to(PLACES, start.shape).copy(), start.copy()
     for _ in range(4 * fine):
@@ -234,7 +234,7 @@ def root_of(frame: Array) -> tuple[int, int]:
 
 
 def test_frames_of_chords_have_the_documented_cost() -> None:
-    """All frames tell their chord; moves and positions are equally often, within 5 deviations."""
+    """Frames determine their chord; moves and positions are equally frequent, within 5 deviations."""
     rolls = chords(RNG(0), 300, 20)
     assert rolls.shape == (20, 300, 88)
     told = np.array([[root_of(frame) for frame in step] for step in rolls])
@@ -264,7 +264,7 @@ def test_chords_follow_from_the_generator() -> None:
 
 
 def test_smoothing_by_hand() -> None:
-    """Half at first, then a third, then a quarter of the uniform distribution."""
+    """1/2 at first, then 1/3 and 1/4 of the uniform distribution."""
     pi = [[1.0, 0.0, 0.0, 0.0], [0.7, 0.3, 0.0, 0.0], [0.1, 0.2, 0.3, 0.4]]
     expected = [
         [5 / 8, 1 / 8, 1 / 8, 1 / 8],
@@ -274,7 +274,7 @@ def test_smoothing_by_hand() -> None:
     assert smoothed(pi, 4) == pytest.approx(np.array(expected), rel=1e-15)
 
 
-def test_smoothing_is_the_same_for_what_came_and_piece_by_piece() -> None:
+def test_smoothing_of_probabilities_and_of_pieces_agrees() -> None:
     pi, x = RNG(0).dirichlet(np.ones(5), (50, 3)), RNG(1).integers(0, 5, (50, 3, 1))
     mixed = smoothed(pi, 5)
     assert mixed.sum(axis=2) == pytest.approx(np.ones((50, 3)))
@@ -284,7 +284,7 @@ def test_smoothing_is_the_same_for_what_came_and_piece_by_piece() -> None:
 
 
 def test_cost_of_smoothing_is_bounded() -> None:
-    """At most log₂(T + 1) bits in all; and of what had no probability, log₂((t + 2) symbols)."""
+    """At most log₂(T + 1) bits in total; log₂((t + 2) symbols) for a symbol of probability 0."""
     p = RNG(0).random(1000)
     more = np.log2(p / smoothed(p, 7))
     assert more.sum() < math.log2(1001)
@@ -299,7 +299,7 @@ def test_regret_by_hand() -> None:
     assert regret([1.5, 0.0, math.inf, 0.0], drawn)[-1] == math.inf
 
 
-def test_the_true_model_has_none_and_a_coin_one_bit_a_line() -> None:
+def test_true_model_has_no_regret() -> None:
     for drawn in (alphabet(RNG(0), 20), distant_xor(RNG(0), 20, 30)):
         assert not regret(drawn.bits, drawn).any()
     drawn = distant_xor(RNG(0), 30, 20)

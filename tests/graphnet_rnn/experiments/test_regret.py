@@ -1,4 +1,4 @@
-"""The predictors of the benchmark of regret against what they are by definition, on short texts."""
+"""Predictors of the regret benchmark match their definitions on short texts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_context_tree_weighting_is_a_mean_over_all_trees(count: int, depth: int)
             assert bits[:length].sum() == pytest.approx(expected, rel=1e-10)
 
 
-def test_context_trees_say_nothing_of_contexts_that_do_not_come_again() -> None:
+def test_longer_contexts_add_no_bits_on_random_text() -> None:
     # Of a text without equal contexts of 5 symbols, deeper ones say nothing: only their prior is another.
     text = np.random.default_rng(0).integers(0, 20, 200)
     assert ctw_bits(text, 20, 5).sum() == pytest.approx(ctw_bits(text, 20, 40).sum(), abs=1)
@@ -137,7 +137,7 @@ def test_partial_matching() -> None:
             assert found == pytest.approx(expected, rel=1e-10, abs=1e-12), (method, count, order)
 
 
-def test_probabilities_of_what_may_come_sum_to_one() -> None:
+def test_probabilities_of_the_next_symbol_sum_to_one() -> None:
     for bits in (ctw_bits, ppm_bits, lambda x, count, order: ppm_bits(x, count, order, "D")):
         for text in texts(5):
             for length in (0, 1, 9, 29):
@@ -145,14 +145,14 @@ def test_probabilities_of_what_may_come_sum_to_one() -> None:
                 assert (2 ** -np.array(last)).sum() == pytest.approx(1, rel=1e-12)
 
 
-def test_bzip2_counts_what_the_second_text_adds() -> None:
+def test_bzip2_bits_count_the_second_text_only() -> None:
     text, fresh = ("".join(map(str, np.random.default_rng(s).integers(0, 10, 3000))) for s in (0, 1))
     assert bzip2_bits(text, text) < 0.5 * bzip2_bits(text, fresh)
     assert 3000 * math.log2(10) < bzip2_bits(text, fresh) < 1.1 * 3000 * math.log2(10)
 
 
 @pytest.mark.parametrize("task", SIZES)
-def test_two_texts_of_one_law(task: str) -> None:
+def test_training_and_validation_texts_have_one_distribution(task: str) -> None:
     problem = DrawnTexts.of(task, 0)
     assert len(problem.vocabulary) == SYMBOLS[task]
     assert problem.train.text != problem.valid.text
@@ -165,8 +165,8 @@ def test_two_texts_of_one_law(task: str) -> None:
 
 
 @pytest.mark.parametrize("method", baselines.METHODS)
-def test_a_run(method: str) -> None:
-    """On lines of the alphabet, whose regret is then far below that of guessing."""
+def test_predictor_run_has_low_regret(method: str) -> None:
+    """On lines of the alphabet, with a regret far below guessing."""
     job = PredictorJob("alphabet", 30, method, 3, seed=0, iterations=5)
     row = run(job)
     assert job.key == tuple(row[name] for name in job.KEY)
@@ -175,8 +175,8 @@ def test_a_run(method: str) -> None:
     assert 0 < row["regret"] < len(valid.text) * math.log2(67) - valid.total
 
 
-def test_hidden_markov_models_are_scored_at_their_best_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And by what was found before a state was lost."""
+def test_hidden_markov_models_are_evaluated_at_the_best_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Includes results before a state was lost."""
     row = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=8))
     short = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=row["best_step"]))
     assert row["steps"] == 8
@@ -195,7 +195,7 @@ def test_hidden_markov_models_are_scored_at_their_best_step(monkeypatch: pytest.
     assert (row["ended"], row["steps"], row["last"]) == ("it is lost", 2, whole["last"])
 
 
-def test_the_table_has_the_setting_that_is_best_over_all_seeds() -> None:
+def test_table_has_the_best_setting_over_all_seeds() -> None:
     runs = ((1, 0, 900.0), (1, 1, 9000.0), (2, 0, 1000.0), (2, 1, 2000.0), (3, 0, 1.0))
     what = {"task": "music", "size": 2700, "method": "CTW", "seconds": 1.0}
     rows = [{**what, "setting": depth, "seed": seed, "regret": regret} for depth, seed, regret in runs]
@@ -204,8 +204,8 @@ def test_the_table_has_the_setting_that_is_best_over_all_seeds() -> None:
     )
 
 
-def test_a_network_is_run_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by a second a step. A row has all that names the run, and the least of its curve."""
+def test_network_run_respects_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock advances by one second per step. Rows have the run's key and the minimum of its curve."""
     monkeypatch.setattr(nets, "PIECE", 20)
     for net, method in (("GLNN", "RUOP"), ("LSTM", "Adam")):
         with case(net, method):
@@ -219,8 +219,8 @@ def test_a_network_is_run_within_its_time(monkeypatch: pytest.MonkeyPatch) -> No
             assert (row["steps"], len(row["curve"])) == (2, 3)
 
 
-def test_every_net_can_be_made_and_first_predicts_the_frequencies() -> None:
-    """Eq. 30: before the first step of GLNN each symbol is predicted by how often it came."""
+def test_every_net_is_created_and_glnn_predicts_frequencies_first() -> None:
+    """Eq. 30: before the first step, GLNN predicts the frequency of each symbol."""
     problem = DrawnTexts.of("anbn", 0, 2)
     train, valid = problem.symbols
     nu = np.bincount(train, minlength=len(problem.vocabulary)) + 1.0

@@ -1,4 +1,4 @@
-"""The synthetic problems against programs that solve them by hand; the bits of texts against enumeration."""
+"""Synthetic tasks against programs that solve them; bits of texts against enumeration."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ SOLVERS: dict[str, Callable[[Array, Task], Array]] = {
 
 
 @by_task
-def test_a_program_solves_it(name: str) -> None:
+def test_hand_written_programs_solve_every_task(name: str) -> None:
     for length in (10, 19, 37):
         with case(length):
             task = TASKS[name](length)
@@ -111,7 +111,7 @@ CONSTANT = {
 
 
 @by_task
-def test_a_constant_answer_is_wrong_as_often_as_it_must_be(name: str) -> None:
+def test_error_rate_of_constant_answers(name: str) -> None:
     task, count = TASKS[name](20), 4000
     answer, expected = CONSTANT[name]
     o = np.full((task.time, count, 1), answer)
@@ -172,7 +172,7 @@ def test_permutation() -> None:
     assert (task.unscored, task.judged) == (0, 1)
 
 
-def test_memory_as_in_the_source() -> None:
+def test_memory_task_matches_the_source() -> None:
     """v: 5 bits, then 3 but for the trigger 4 at T + 5; y: 3 up to T + 5, then the bits (from 1 in the source)."""
     x, t = (array + 1 for array in Memory5(7).batch(RNG(3), 50))
     for v, y in zip(x.T, t.T, strict=True):
@@ -225,8 +225,8 @@ def test_initial_weights() -> None:
 
 
 @by_task
-def test_the_cost_is_summed_over_time(name: str) -> None:
-    """Against the loss of each step from plain NumPy, for the scored steps and for a choice of the last ones."""
+def test_cost_is_summed_over_time(name: str) -> None:
+    """Against the loss of each step in NumPy, for scored steps and for the last steps."""
     task, count = TASKS[name](11), 6
     network = elman(task, units=5)
     x, t = task.batch(RNG(0), count)
@@ -261,7 +261,7 @@ def trained(problem: FreshSequences, optimizer: Optimizer) -> tuple[Any, Any]:
     return rnn.Trainer(problem, settings, listeners=[told]).run(), told.reports
 
 
-def test_fresh_sequences_teach_and_count() -> None:
+def test_training_on_fresh_sequences() -> None:
     task = TASKS["temporal-order"](10)
     problem = FreshSequences(task, elman(task, 20), 100, 2, 330, seed=1, steps=40)
     # The test sequences: 330, each once, though they come in batches of 100.
@@ -280,7 +280,7 @@ def test_fresh_sequences_teach_and_count() -> None:
     assert problem.sequences == 40 * report.evaluations
 
 
-def test_defaults_are_the_sources_and_all_sequences_where_there_are_few() -> None:
+def test_defaults_of_fresh_sequences() -> None:
     problem = FreshSequences(TASKS["addition"](10))
     assert (problem.batch, problem.gradient_batches, problem.test) == (1000, 10, 10_000)
     assert problem.model.theta.size == 10_401  # "a little over 10,000 parameters"
@@ -291,7 +291,7 @@ def test_defaults_are_the_sources_and_all_sequences_where_there_are_few() -> Non
 
 
 def test_alphabet() -> None:
-    """Its grammar and probabilities; certain are the first letter, what follows an insertion, opens and closes."""
+    """Grammar and probabilities; the first letter and symbols after insertions, opens and closes are certain."""
     drawn = alphabet(RNG(0), 400)
     inside = "".join(rf"{digit}(\[[A-Z]{{9}}\])?" for digit in string.digits)
     grammar = "".join(rf"{letter}(\({inside}\))?" for letter in string.ascii_lowercase)
@@ -401,8 +401,8 @@ def test_anbn() -> None:
     assert {len(line) for line in small.text.splitlines()} == {3, 4, 5, 6, 7}
 
 
-def test_texts_are_drawn_by_their_law() -> None:
-    """χ² of how often each piece came, of all that are possible: so many lines of every so many."""
+def test_texts_follow_their_distribution() -> None:
+    """χ² test of the frequencies of all possible pieces."""
     for name, make in TEXTS.items():
         with case(name):
             one, same, other = (make(RNG(seed), 20) for seed in (1, 1, 2))

@@ -1,4 +1,4 @@
-"""The command `tasks`: a Trainer on fresh sequences, printed, drawn, kept in a folder and taken up again."""
+"""The command `tasks`: training on fresh sequences, output, pictures, folders and resuming."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_printed_output_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
-    """Given settings of an optimizer replace those of the source; the others are kept."""
+    """Given optimizer settings replace those of the source; others are kept."""
     for optimizer, told in (
         (["hf(cg_steps=7, damping=1)"], ["cg_steps=7", "damping=1.0, structural=0.0333"]),
         (["hf", "--no-structural"], ["damping=0.3, structural=0.0"]),
@@ -51,7 +51,7 @@ def test_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
             assert not [words for words in told if words not in shown], shown
 
 
-def test_it_is_the_trainer_on_the_problem(tmp_path: Path) -> None:
+def test_command_matches_a_trainer_in_python(tmp_path: Path) -> None:
     """The command gives the same bits as a Trainer in Python, with a schedule, too."""
     run = ["--optimizer", "adam", "--rate", "0.01", "--schedule", "Warmup(3)", "--steps", "4"]
     assert main([*KEPT, *run, "--out", str(tmp_path / "run")]) == 0
@@ -67,7 +67,7 @@ def kept_theta(folder: Path) -> Any:
     return rnn.load(RunFolder(folder).checkpoints()[-1]).theta
 
 
-def test_it_goes_on_where_it_was_interrupted(
+def test_interrupted_command_resumes_to_the_same_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupted and a resumed command give the same files as one command; the picture has all steps."""
@@ -101,7 +101,7 @@ def test_it_goes_on_where_it_was_interrupted(
 
 
 def test_resumed_runs_end_at_the_same_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A resumed run is solved at the same tested step as a run that was never stopped."""
+    """A resumed run is solved at the same step as an uninterrupted run."""
     where = ["--task", "temporal-order", "--length", "10", "--test-every", "7", "--threads", "1"]
     solves = ["tasks", *where, "--units", "30", "--batch", "200", "--test", "500"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -115,7 +115,9 @@ def test_resumed_runs_end_at_the_same_step(tmp_path: Path, capsys: pytest.Captur
     assert np.array_equal(kept_theta(whole), kept_theta(parts))
 
 
-def test_it_draws_however_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_picture_is_drawn_after_success_and_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     picture = tmp_path / "run.png"
     assert main([*QUICK, "--picture", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")

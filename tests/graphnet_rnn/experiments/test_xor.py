@@ -1,4 +1,4 @@
-"""The benchmark of distant XOR: its lines in parallel, what it learns, and runs that were interrupted."""
+"""The benchmark of distant XOR: parallel lines, training, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def job(folder: Path, passes: int) -> xor.XorJob:
     return xor.XorJob("RUOP", 4, 60, 4, 0, passes, 6, folder)
 
 
-def test_parallel_lines_are_those_of_the_text() -> None:
+def test_parallel_lines_match_the_text() -> None:
     text = distant_xor(np.random.default_rng(0), 25, 5).text
     symbols, scored = xor.parallel_lines(text, 4)
     pieces = ["".join(xor.SYMBOLS[s] for s in column) for column in symbols.T]
@@ -26,7 +26,7 @@ def test_parallel_lines_are_those_of_the_text() -> None:
     assert answers == "".join(line[-1] for line in text.splitlines())
 
 
-def test_an_interrupted_run_is_that_of_one_piece(tmp_path: Path) -> None:
+def test_interrupted_run_resumes_to_the_same_curve(tmp_path: Path) -> None:
     whole = xor.run(job(tmp_path / "a", 100))
     xor.run(job(tmp_path / "b", 50))
     half = next((tmp_path / "b").iterdir())
@@ -39,8 +39,8 @@ def test_an_interrupted_run_is_that_of_one_piece(tmp_path: Path) -> None:
     assert "RUOP | 4 | 60 × 4 | 100 |" in xor.table([whole])
 
 
-def test_a_run_stops_when_it_has_learned(tmp_path: Path) -> None:
-    """Two bits: the marks are always at the same places."""
+def test_run_stops_when_the_task_is_learned(tmp_path: Path) -> None:
+    """With two bits, the marks are always at the same positions."""
     easy = replace(job(tmp_path, 400), length=3, lines=200)
     row = xor.run(easy)
     assert row["error"] < xor.SOLVED

@@ -1,4 +1,4 @@
-"""Values written to files are read back unchanged, or refused with a clear error."""
+"""Values written to files are read back unchanged, or rejected with a clear error."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def anything(generator: random.Random, depth: int = 3) -> Any:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 4))])
-def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
+def test_settings_round_trip_through_files(seed: int, tmp_path: Path) -> None:
     generator = random.Random(seed)
     for _ in range(50):
         value = anything(generator)
@@ -144,7 +144,7 @@ class Forgetful(Holding):
         super().__init__(units, [*kept, 1.0])
 
 
-def test_the_law_of_files_finds_a_setting_that_grows() -> None:
+def test_check_cell_finds_settings_changed_by_saving() -> None:
     with pytest.raises(gn.GraphnetError, match=r"stores kept = .* write self.kept = kept"):
         rnn.testing.check_cell(Forgetful)
     rnn.testing.check_cell(Holding(2, (np.float32(0.5), [rnn.GRU(2)], {"a": (1,)})))
@@ -157,7 +157,7 @@ WRITERS: dict[str, Any] = {
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes by name")
-def test_a_folder_or_a_pipe_in_the_way_of_a_file(tmp_path: Path) -> None:
+def test_folder_or_pipe_in_place_of_a_file_raises_an_error(tmp_path: Path) -> None:
     """Python's message for a pipe ends in a full stop, which must not be doubled."""
     for make, names in ((Path.mkdir, WRITERS), (os.mkfifo, ("cut", "sync", "write"))):
         for name in names:

@@ -1,4 +1,4 @@
-"""Golden files: one of each kind of file of a version, which every later version must read.
+"""Golden files: one of each kind per version, which later versions must read.
 
     python -m tests.graphnet_rnn.formats.golden     # before a release: writes those of the present version
 

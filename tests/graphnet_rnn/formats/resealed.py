@@ -1,4 +1,4 @@
-"""Files with odd contents and a fitting checksum: what nobody wrote, and nothing is damaged."""
+"""Files with odd contents and a valid checksum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every cell, and one that nobody has written before, computes in C what it computes here."""
+"""Every cell, and a new one, gives the same results in C."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def test_every_cell_agrees(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"layers": [rnn.Bidirectional(rnn.GRU(2))]}, {"pool": "mean"}])
-def test_a_network_that_reads_all_at_once_needs_its_time(tmp_path: Path, how: Any) -> None:
+def test_noncausal_networks_need_the_number_of_time_steps(tmp_path: Path, how: Any) -> None:
     net = rnn.Network(**{"layers": [rnn.GRU(2)], "inputs": 3, "outputs": 1, "loss": "squared", **how})
     with pytest.raises(UsageError, match="needs the whole sequence at once; give the number of time steps"):
         rnn.formats.export_c(net, tmp_path / "net.c")
     assert rnn.formats.export_c(net, tmp_path / "net.c", time=4).startswith("x[4, 1, 3]")
 
 
-def test_without_an_output_layer_the_last_layer_is_written(tmp_path: Path) -> None:
+def test_networks_without_output_layer_export_the_last_layer(tmp_path: Path) -> None:
     net = rnn.Network([rnn.GRU(3), rnn.GRU(2)], 2, 0, reads="vectors", skip="outputs")
     assert "-> hidden[4, 1, 2]" in rnn.formats.export_c(net, tmp_path / "net.c", time=4)
     assert rnn.run(net, np.ones((4, 1, 2)))[0].shape == (4, 1, 2)
 
 
-def test_paths_that_are_none_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_paths_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     net = rnn.Network([rnn.GRU(2)], 3, 3)
     for path, named in (("", "it is empty"), (None, "not None"), (5, "not 5")):

@@ -100,7 +100,7 @@ def run_torch(torch: Any, model: Any, x: Any, states: list[Any]) -> list[Any]:
 
 
 @every_kind
-def test_values_and_gradients_are_those_of_torch(torch: Any, kind: str) -> None:
+def test_values_and_gradients_match_torch(torch: Any, kind: str) -> None:
     """Logits, final states, cost, and its gradient by every weight, by x and by the states before it."""
     for layers, dtype, bias in ((1, "float32", True), (2, "float64", True), (1, "float64", False)):
         with case(layers, dtype, bias):
@@ -188,8 +188,8 @@ def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "projected"])
-def test_directions_and_projections_are_those_of_torch(torch: Any, kind: str) -> None:
-    """Conversion from torch and back gives the same tensors; learned states are laid out as h_0 and c_0."""
+def test_directions_and_projections_match_torch(torch: Any, kind: str) -> None:
+    """Conversion from torch and back keeps the tensors; learned states correspond to h_0 and c_0."""
     how, name = ({"proj_size": 3}, "LSTM") if kind == "projected" else ({}, kind)
     for layers, directions, learned in itertools.product((1, 2), (1, 2) if how else (2,), (False, True)):
         with case(layers, directions, learned):
@@ -252,7 +252,7 @@ def test_cell_modules_are_layers(torch: Any, kind: str) -> None:
 
 
 @every_kind
-def test_there_and_back_is_the_same_network_but_for_the_split_of_biases(tmp_path: Path, kind: str) -> None:
+def test_torch_round_trip_keeps_the_network(tmp_path: Path, kind: str) -> None:
     for initial_state in ("zero", "learned"):
         network = network_of(*[KINDS[kind][0](UNITS) for _ in range(3)], initial_state=initial_state)
         save_torch(network, tmp_path / "w.safetensors")
@@ -273,7 +273,7 @@ def test_there_and_back_is_the_same_network_but_for_the_split_of_biases(tmp_path
             np.testing.assert_array_equal(got, np.broadcast_to(total, got.shape))
 
 
-def test_gates_lie_where_torch_has_them() -> None:
+def test_gate_order_matches_torch() -> None:
     """The rows of gate j have the value j, so the check does not depend on this module's order."""
     for kind, letters in (("LSTM", "ifgo"), ("GRU", "rzn"), ("RNN", "h")):
         tensors = state_dict(kind)
@@ -285,7 +285,7 @@ def test_gates_lie_where_torch_has_them() -> None:
         np.testing.assert_array_equal(weights[f"W_x{letters[-1]}"].value, last.T)
 
 
-def test_to_torch_gives_arrays_of_its_own_in_row_order() -> None:
+def test_to_torch_returns_contiguous_copies() -> None:
     network = network_of(rnn.LSTM(UNITS), initial_state="learned")
     for name, array in to_torch(network).items():
         assert array.flags.c_contiguous, name
@@ -341,7 +341,7 @@ BAD_TENSORS: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
-def test_tensors_that_make_no_network() -> None:
+def test_invalid_tensors_are_rejected() -> None:
     for tensors, *sentence in BAD_TENSORS:
         with case(*sentence), fails(DataError, *sentence):
             from_torch(tensors)
@@ -379,7 +379,7 @@ def odd_tensors(name: str) -> dict[str, dict[str, Array]]:
     }
 
 
-def test_names_of_a_file_are_shown_on_one_line_and_bounded() -> None:
+def test_names_in_files_are_shortened_to_one_line() -> None:
     for name in NAMES:
         given = {wrong: (tensors, {}) for wrong, tensors in odd_tensors(name).items()}
         for argument in ("prefix", "output_prefix", "embedding_prefix"):
@@ -406,7 +406,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         from_torch(path)
 
 
-def test_networks_that_torch_has_not() -> None:
+def test_networks_unsupported_by_torch_are_rejected() -> None:
     turned, plain = rnn.Bidirectional(rnn.LSTM(3)), rnn.LSTM(4)
     for cells, how, *sentence in (
         ([rnn.GRU(UNITS)], {}, "network of GRU", "GRUResetAfter (torch.nn.GRU)"),
@@ -459,7 +459,7 @@ def test_export_to_torch(model: rnn.Network, capsys: pytest.CaptureFixture[str])
     assert load_file("w.safetensors")["initial.c"].shape == (1, 1, 4)
 
 
-def test_the_modules_that_export_names_load_the_file(
+def test_printed_torch_modules_load_the_exported_file(
     torch: Any, model: rnn.Network, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from safetensors.torch import load_file as load_tensors

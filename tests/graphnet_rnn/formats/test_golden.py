@@ -1,4 +1,4 @@
-"""Files of all earlier versions can be read, and mean the same."""
+"""Files of all earlier versions can be read with the same meaning."""
 
 from __future__ import annotations
 

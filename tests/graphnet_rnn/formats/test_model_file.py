@@ -1,4 +1,4 @@
-"""Model files: exact round trips, and every kind of damage refused in a sentence."""
+"""Model files: exact round trips, and one-line errors for every kind of damage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def same(a: rnn.Network, b: rnn.Network) -> bool:
 
 
 def test_saved_models_round_trip_and_other_tools_read_them(tmp_path: Path) -> None:
-    """Settings, vocabulary, notes, special numbers; in folders that are made. (Every cell: check_cell.)"""
+    """Settings, vocabulary, notes, special numbers; folders are created. (Every cell: check_cell.)"""
     other = {"dropout": 0.25, "initial_state": "learned", "seed": 7, "skip": True, "dtype": "float64"}
     for how in ({}, other):
         with case(how):
@@ -113,7 +113,7 @@ def test_own_cells(own: Path) -> None:
     assert loaded.parameters["layer0.k"].shape == ()
 
 
-def test_a_cell_that_is_unknown_has_its_name_on_one_line_and_bounded(tmp_path: Path) -> None:
+def test_unknown_cell_names_are_shortened_to_one_line(tmp_path: Path) -> None:
     for name in ("Leaky", "a\x1b]0;owned\x07\nTraceback:", "x" * 10_000):
         with case(name[:9]):
             network = rnn.Network([type(name, (Leaky,), {})(3, keep=0.5)], inputs=2, outputs=2)
@@ -178,8 +178,8 @@ def refused(path: Path) -> bool:
     return True
 
 
-def test_every_bit_flip_is_refused(model: Path, tmp_path: Path) -> None:
-    """Nearly all bit flips are refused; any other one must be harmless."""
+def test_every_bit_flip_is_rejected(model: Path, tmp_path: Path) -> None:
+    """Nearly all bit flips are rejected; others must be harmless."""
     content = model.read_bytes()
     generator = np.random.default_rng(0)
     header = 8 + int.from_bytes(content[:8], "little")
@@ -193,7 +193,7 @@ def test_every_bit_flip_is_refused(model: Path, tmp_path: Path) -> None:
     assert accepted <= 2
 
 
-def test_every_truncation_and_addition_is_refused(model: Path, tmp_path: Path) -> None:
+def test_every_truncation_and_addition_is_rejected(model: Path, tmp_path: Path) -> None:
     content = model.read_bytes()
     cuts = {0, 1, 7, 8, 9, len(content) - 1, *np.linspace(0, len(content) - 1, 30).astype(int).tolist()}
     added = [content + more for more in (b"\0", b"{}", b"x" * 1000)]
@@ -223,7 +223,7 @@ NOT_A_MODEL: dict[str, tuple[bytes, str]] = {
 }
 
 
-def test_not_a_model(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     for what, (content, sentence) in NOT_A_MODEL.items():
         with case(what):
@@ -276,7 +276,7 @@ def test_failed_write_leaves_the_old_file(model: Path) -> None:
     assert model.read_bytes() != before
 
 
-def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path) -> None:
+def test_truncated_networks_round_trip_through_files(tmp_path: Path) -> None:
     """`truncated` is a setting of the network, not a hidden state of its layers."""
     plain = rnn.Network([rnn.LSTM(3), rnn.Dense(4), rnn.LSTM1997(2)], 5, 5, dtype="float64", skip=True)
     cut = rnn.online.truncated(plain)

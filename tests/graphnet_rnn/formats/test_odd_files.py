@@ -1,4 +1,4 @@
-"""Any file gives at most a one-sentence error and takes little memory, with a valid checksum or not."""
+"""Any file gives at most a one-line error and uses little memory, with a valid checksum or not."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6)
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", SORTS)
-def test_odd_files_make_a_sentence(kind: str, seed: int, tmp_path: Path) -> None:
+def test_odd_files_give_one_line_errors(kind: str, seed: int, tmp_path: Path) -> None:
     (make, count), found = SORTS[kind], []
     for sort, content, read in make(tmp_path):
         assert not refused(read, tmp_path / "odd", content), sort
@@ -152,7 +152,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
+def test_known_bad_files_give_one_line_errors(tmp_path: Path) -> None:
     """The checksum is valid. No memory is allocated for sizes that only the description claims."""
     network, path = rnn.Network([rnn.LSTM(3)], 4, 4), tmp_path / "odd"
     network.vocabulary = rnn.data.Vocabulary("abcd")
@@ -176,7 +176,7 @@ def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
             assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_long_but_no_model_is_not_read(tmp_path: Path) -> None:
+def test_large_files_of_other_kinds_are_not_read(tmp_path: Path) -> None:
     """Sparse files of 64 GiB, which take no space on the disk."""
     long, longer = ((1 << bits).to_bytes(8, "little") + b"{" for bits in (23, 35))
     with memory(5e7):
@@ -204,10 +204,10 @@ def test_too_long_descriptions_are_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seed", "count"), [(0, 10), pytest.param(1, 100, marks=pytest.mark.slow)])
-def test_resuming_from_odd_arguments_is_a_line(
+def test_resuming_with_odd_arguments_gives_one_line_errors(
     seed: int, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Arguments stored in a checkpoint are used, or refused with an error on one line."""
+    """Arguments stored in a checkpoint are used, or rejected with a one-line error."""
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     arguments = ["--units", "3", "--epochs", "1", "--sample", "0", "--time", "5", "--batch", "4", "--out"]
     assert main(["train", "--quiet", str(tmp_path / "text"), *arguments, str(tmp_path / "run")]) == 0
@@ -236,7 +236,7 @@ def test_resuming_from_odd_arguments_is_a_line(
         assert code == 0 or re.fullmatch(r"graphnet-rnn train: .{20,1500}\n", said), (name, value, said)
 
 
-def test_a_description_of_a_million_lists_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_large_descriptions_are_rejected_before_parsing(tmp_path: Path) -> None:
     """Parsed, each byte of the description would take 70 bytes of memory."""
     rnn.save(model("LSTM"), tmp_path / "m")
     content = (tmp_path / "m").read_bytes()

@@ -1,4 +1,4 @@
-"""Networks as ONNX files: every cell, wrapper and composition, in onnxruntime, at other sizes than it was made for."""
+"""Networks as ONNX files: every cell, wrapper and composition in onnxruntime, with other sizes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ COMPOSED: dict[str, tuple[list[rnn.Cell], dict[str, Any], set[str]]] = {
 }  # fmt: skip
 
 
-def test_networks_of_all_sorts(runtime: Any, tmp_path: Path) -> None:
+def test_composed_networks(runtime: Any, tmp_path: Path) -> None:
     for name, (cells, how, wanted) in COMPOSED.items():
         for lengths in (None, LENGTHS):
             with case(name, lengths):
@@ -127,7 +127,7 @@ def test_networks_of_all_sorts(runtime: Any, tmp_path: Path) -> None:
                 assert {node.op_type for node in file.graph.node} & {"Scan", "LSTM", "GRU", "RNN"} == wanted
 
 
-def test_an_encoder_gives_what_its_last_layer_does(runtime: Any, tmp_path: Path) -> None:
+def test_networks_without_output_layer_return_the_last_layer(runtime: Any, tmp_path: Path) -> None:
     network = drawn(rnn.Network([rnn.GRU(3), rnn.Bidirectional(rnn.RHN(4))], INPUTS, 0))
     export_onnx(network, tmp_path / "n.onnx", initial="zero")
     session = runtime.InferenceSession(tmp_path / "n.onnx")
@@ -151,7 +151,7 @@ def test_exported_networks_have_the_initial_states(runtime: Any, tmp_path: Path)
 
 
 def test_a_scan_in_float64_and_of_a_network_of_float64(runtime: Any, tmp_path: Path) -> None:
-    """Operators of the equations there are in float64, as well; in float32 the file computes what ours would."""
+    """Operators of the equations are in float64, too; float32 would match our results."""
     network = drawn(rnn.Network([rnn.LSTMKrause(4)], INPUTS, OUTPUTS, dtype="float64", reads="vectors"))
     x = np.random.default_rng(0).normal(size=(3, 2, INPUTS))
     wanted = rnn.run(network, x, backend="numpy")[0]
@@ -163,7 +163,7 @@ def test_a_scan_in_float64_and_of_a_network_of_float64(runtime: Any, tmp_path: P
 
 
 def test_float64_against_the_reference_of_onnx(runtime: Any, tmp_path: Path) -> None:
-    """Runtimes have no such operators in float64; the specification's own evaluator does."""
+    """Runtimes lack these operators in float64; the reference evaluator of the specification has them."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -211,7 +211,7 @@ def test_names_and_axes_of_the_file(runtime: Any, tmp_path: Path) -> None:
     assert (tmp_path / "open.onnx").read_bytes() == before
 
 
-def test_a_symbol_out_of_range_is_an_error_in_onnxruntime(runtime: Any, tmp_path: Path) -> None:
+def test_symbols_out_of_range_raise_errors_in_onnxruntime(runtime: Any, tmp_path: Path) -> None:
     export_onnx(rnn.Network([rnn.Elman(3)], INPUTS, OUTPUTS), tmp_path / "n.onnx", initial="zero")
     session = runtime.InferenceSession(tmp_path / "n.onnx")
     session.run(None, {"x": np.array([[INPUTS - 1]])})
@@ -244,7 +244,7 @@ def test_unsupported_networks_are_rejected(
 
 
 def test_step_invariant_values_are_computed_once(runtime: Any, tmp_path: Path) -> None:
-    """And weights have their own names."""
+    """Weights keep their names."""
     network = rnn.Network([rnn.HMMFilter(3)], INPUTS, OUTPUTS)
     file = check(runtime, network, tmp_path / "n.onnx")
     assert set(network.parameters) <= {given.name for given in file.graph.initializer}
@@ -254,8 +254,8 @@ def test_step_invariant_values_are_computed_once(runtime: Any, tmp_path: Path) -
     assert "LogSoftmax" in [node.op_type for node in file.graph.node]
 
 
-def test_an_encoder_and_a_decoder_that_looks_back(runtime: Any, tmp_path: Path) -> None:
-    """Two networks as one graph: any number of words, of any lengths."""
+def test_encoder_and_decoder_with_attention(runtime: Any, tmp_path: Path) -> None:
+    """Two networks as one graph, for any batch size and lengths."""
     steps, apart = 4, {"training": False}
     for feedback, score in itertools.product((None, "likeliest"), ("additive", "dot")):
         encoder = drawn(rnn.Network([rnn.Bidirectional(rnn.GRU(3))], INPUTS, 0))
@@ -288,8 +288,8 @@ def test_an_encoder_and_a_decoder_that_looks_back(runtime: Any, tmp_path: Path) 
                 require_close(session.run(None, {"word": word, "length": length, "before": before}), wanted)
 
 
-def test_derivatives_are_graphs_too(runtime: Any, tmp_path: Path) -> None:
-    """The gradient and a Gauss-Newton product of a network, for any number of cases."""
+def test_gradients_and_gauss_newton_products_are_exported(runtime: Any, tmp_path: Path) -> None:
+    """Gradient and Gauss-Newton product of a network, for any batch size."""
     network = drawn(rnn.Network([rnn.LSTM(3), rnn.GRU(4)], INPUTS, OUTPUTS))
     parameters = list(network.parameters.values())
     directions = {p: gn.constant(np.full(p.shape, 0.1, "float32")) for p in parameters}

@@ -1,4 +1,4 @@
-"""A network inside PyTorch or JAX has the outputs and gradients that it has here."""
+"""Networks inside PyTorch or JAX have the same outputs and gradients as in graphnet."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def network_and_gradients(cell: type[rnn.Cell]) -> tuple[rnn.Network, Array, tup
 
 
 @every_cell
-def test_gradients_in_torch_are_ours(torch: Any, cell: type[rnn.Cell]) -> None:
+def test_gradients_in_torch_match(torch: Any, cell: type[rnn.Cell]) -> None:
     net, x, ours = network_and_gradients(cell)
     module = torch_module(net)
     outputs, _ = module(torch.from_numpy(x))
@@ -79,7 +79,7 @@ def second_order(net: rnn.Network, x: Array) -> tuple[list[Array], Array, list[A
 
 
 @every_cell
-def test_tangents_and_double_gradients_in_torch_are_ours(torch: Any, cell: type[rnn.Cell]) -> None:
+def test_tangents_and_second_derivatives_in_torch_match(torch: Any, cell: type[rnn.Cell]) -> None:
     net, x, _ = network_and_gradients(cell)
     v, moved, curved = second_order(net, x)
     module = torch_module(net)
@@ -114,7 +114,7 @@ def test_torch_checks_first_and_second_derivatives(torch: Any, cell: type[rnn.Ce
 
 
 @every_cell
-def test_tangents_and_double_gradients_in_jax_are_ours(jax: Any, cell: type[rnn.Cell]) -> None:
+def test_tangents_and_second_derivatives_in_jax_match(jax: Any, cell: type[rnn.Cell]) -> None:
     net, x, _ = network_and_gradients(cell)
     v, moved, curved = second_order(net, x)
     with jax.enable_x64(True):
@@ -130,7 +130,7 @@ def test_tangents_and_double_gradients_in_jax_are_ours(jax: Any, cell: type[rnn.
 
 
 @pytest.mark.filterwarnings("ignore:.*grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_in_a_compiled_program_and_workers_of_torch(torch: Any) -> None:
+def test_torch_compile_and_autocast(torch: Any) -> None:
     module = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared"))
     x = torch.randn(5, 2, 3)
     right, *_ = torch.autograd.grad((module(x)[0] ** 2).sum(), list(module.parameters()))
@@ -159,7 +159,7 @@ def _predictions(module: Any, cases: list[Any]) -> Any:
         return module(torch.cat(cases, 1))[0]
 
 
-def test_transforms_of_torch_over_its_parameters(torch: Any) -> None:
+def test_torch_func_transforms_over_parameters(torch: Any) -> None:
     net, x, ours = network_and_gradients(rnn.GRU)
     module = torch_module(net)
     weights = {name: p.detach() for name, p in module.named_parameters()}
@@ -177,7 +177,7 @@ def test_transforms_of_torch_over_its_parameters(torch: Any) -> None:
     torch.testing.assert_close(slope, sum((found[name] * w).sum() for name, w in weights.items()))
 
 
-def test_an_optimizer_of_torch_trains_it_between_its_own_layers(torch: Any) -> None:
+def test_torch_optimizer_trains_the_module_between_torch_layers(torch: Any) -> None:
     torch.manual_seed(0)
     below, above = torch.nn.Linear(3, 4), torch.nn.Linear(5, 1)
     module = torch_module(rnn.Network([rnn.GRU(5)], 4, 0, loss="squared"), batch_first=True)
@@ -200,7 +200,7 @@ def test_an_optimizer_of_torch_trains_it_between_its_own_layers(torch: Any) -> N
 
 
 @pytest.mark.parametrize("cell", [rnn.LSTM, rnn.EchoState, Leaky])
-def test_a_copy_computes_the_same_and_is_apart(torch: Any, cell: type[rnn.Cell]) -> None:
+def test_copies_are_equal_and_independent(torch: Any, cell: type[rnn.Cell]) -> None:
     for again in (copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))):
         module = torch_module(rnn.Network([cell(4)], 3, 2, loss="squared", seed=1)).eval()
         x = torch.randn(5, 2, 3)
@@ -219,7 +219,7 @@ def test_a_copy_computes_the_same_and_is_apart(torch: Any, cell: type[rnn.Cell])
         assert all(weight.grad is None for weight in module.parameters())
 
 
-def test_weights_go_through_a_model_file(torch: Any, tmp_path: Path) -> None:
+def test_weights_round_trip_through_a_model_file(torch: Any, tmp_path: Path) -> None:
     module = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared", seed=1))
     with torch.no_grad():
         for weight in module.parameters():
@@ -242,7 +242,7 @@ def test_weights_go_through_a_model_file(torch: Any, tmp_path: Path) -> None:
 
 
 @every_cell
-def test_gradients_in_jax_are_ours(jax: Any, cell: type[rnn.Cell]) -> None:
+def test_gradients_in_jax_match(jax: Any, cell: type[rnn.Cell]) -> None:
     net, x, ours = network_and_gradients(cell)
     with jax.enable_x64(True):
         function, parameters = jax_function(net)
@@ -253,7 +253,7 @@ def test_gradients_in_jax_are_ours(jax: Any, cell: type[rnn.Cell]) -> None:
             np.testing.assert_allclose(gradients[name], right, rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-def test_states_are_handed_on(jax: Any) -> None:
+def test_states_are_passed_between_calls(jax: Any) -> None:
     function, parameters = jax_function(rnn.Network([rnn.LSTM(3), rnn.GRU(2)], 3, 2, loss="squared"))
     x = np.random.default_rng(0).standard_normal((6, 2, 3)).astype("float32")
     outputs, states = function(parameters, x)
@@ -339,7 +339,9 @@ def test_invalid_arguments_are_rejected(jax: Any) -> None:
 
 
 @pytest.mark.parametrize(("package", "who"), [("torch", "torch_module"), ("jax", "jax_function")])
-def test_a_missing_package_is_one_sentence(package: str, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_give_one_line_errors(
+    package: str, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find = importlib.util.find_spec
     but_it = lambda name, *rest: None if name == package else find(name, *rest)
     monkeypatch.setattr(importlib.util, "find_spec", but_it)

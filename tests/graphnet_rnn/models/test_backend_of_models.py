@@ -81,7 +81,7 @@ def test_back_ends_agree() -> None:
                 assert pytest.approx(theirs, rel=1e-10, abs=1e-12) == ours
 
 
-def test_threads_change_no_bit() -> None:
+def test_results_do_not_depend_on_threads() -> None:
     for make in MODELS.values():
         with case(make):
             for ours, theirs in zip(make(threads=1), make(threads=2), strict=True):

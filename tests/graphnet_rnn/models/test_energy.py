@@ -73,7 +73,7 @@ def at_theta(model: EnergyModel, f: Callable[[], float]) -> Callable[[Array], fl
     return value
 
 
-def test_conditionals_partition_and_probability_are_those_of_enumeration() -> None:
+def test_conditionals_partition_and_probability_match_enumeration() -> None:
     for sizes in [(4, 3), (3, 5), (1, 1)]:
         with case(sizes):
             model = rbm(*sizes)
@@ -113,8 +113,8 @@ def test_gaussian_visibles_are_the_mixture_of_equation_2_33() -> None:
             assert np.allclose(np.cov(drawn.T), spread, atol=0.06)
 
 
-def test_annealing_estimates_what_counting_finds() -> None:
-    """Within a hundredth of a nat, by 2,000 chains for each RBM; and of units that do not meet it is exact."""
+def test_annealed_estimate_matches_enumeration() -> None:
+    """Within 0.01 nats with 2,000 chains for each RBM; exact for unconnected units."""
     for kind, visibles in itertools.product(["RBM", "RTRBM"], ["binary", "gaussian"]):
         with case(kind, visibles):
             model = getattr(rnn.energy, kind)(4, 3, visibles=visibles, dtype="float64")
@@ -173,7 +173,7 @@ def test_contrastive_divergence_has_its_expectation_and_tends_to_the_exact_gradi
     assert np.linalg.norm(divergences(model, v, 1, 60)[0] - exact) > 0.8 * bias[0]
 
 
-def test_the_gradient_is_a_function_of_seed_and_draw() -> None:
+def test_gradient_depends_on_seed_and_draw_only() -> None:
     model, v = rbm(), bits(20, 4)
     first, again, other = (ContrastiveDivergence(model, 2, seed, backend="numpy") for seed in (1, 1, 2))
     for objective in (first, again, other):
@@ -217,8 +217,8 @@ def node_divergence(model: EnergyModel, v: Array, v_k: Array) -> dict[str, Array
     return of_names(model, g * v.shape[0] * v.shape[1])
 
 
-def test_rtrbm_gradient_goes_through_time() -> None:
-    """Of the mean divergence, for given ends of the chains, by differences: through all earlier r (3.23-3.25)."""
+def test_rtrbm_gradient_includes_earlier_time_steps() -> None:
+    """Against differences of the mean divergence for given ends of the chains, through all earlier r (3.23-3.25)."""
     model = temporal(hidden=5)
     v, v_k = bits(6, 3, 3, seed=1).astype(float), bits(6, 3, 3, seed=2).astype(float)
     a, b = (gn.input(v.shape, "float64") for _ in range(2))
@@ -231,7 +231,7 @@ def test_rtrbm_gradient_goes_through_time() -> None:
         assert np.abs(g).max() > 1e-3, name
 
 
-def test_trbm_gradient_is_that_of_equations_3_7_to_3_10() -> None:
+def test_trbm_gradient_matches_equations_3_7_to_3_10() -> None:
     """No derivative goes through the past p; with two delays and every kind of connection."""
     model = temporal(TRBM, delays=2)
     p, T, B = model.values, 5, 2
@@ -412,8 +412,8 @@ def trained_rtrbm() -> RTRBM:
     return model
 
 
-def test_chains_of_stacked_frames_are_those_of_rows() -> None:
-    """As one matrix, whatever the axes, also where each chain of a frame has its biases; the data stay."""
+def test_chains_of_stacked_frames_match_chains_of_rows() -> None:
+    """For any axes, also if each chain has its own biases; the data are unchanged."""
     model = temporal(kind=TRBM)
     v = bits(3, 2, model.visible)
     (b_v, b_h), W = model.biases(v), model.values["W"]
@@ -434,7 +434,7 @@ def test_chains_of_stacked_frames_are_those_of_rows() -> None:
 
 
 def test_rtrbm_predicts_a_shifting_bar(trained_rtrbm: RTRBM) -> None:
-    """The direction is not in one frame: it must be carried in r."""
+    """The direction is not visible in one frame, so r must carry it."""
     v = shifting_bar(12, 50, seed=1)
 
     def error(model: Any) -> float:
@@ -465,8 +465,8 @@ def test_trbm_learns_from_one_frame_and_its_past() -> None:
     assert np.mean((model.reconstruct(noisy) - v) ** 2) < 0.8 * np.mean((noisy - v) ** 2)
 
 
-def test_a_stack_with_a_flipped_top_generates_what_the_first_model_does() -> None:
-    """2.7.1: started so, the augmented model is the first one."""
+def test_stack_with_flipped_copy_matches_the_first_model() -> None:
+    """2.7.1: with these weights, the augmented model equals the first one."""
     model = rbm(2, 3)
     drawn = Stack([model, model.flipped()]).sample(20_000, gibbs_steps=30)
     found = np.bincount((2 * drawn[:, 0] + drawn[:, 1]).astype(int), minlength=4) / 20_000
@@ -516,8 +516,8 @@ def test_stack_of_sequences(trained_rtrbm: RTRBM) -> None:
             assert np.array_equal(single.sample_sequences(2, 3, seed=4), trained_rtrbm.sample(2, 3, seed=4))
 
 
-def test_a_stack_hands_the_warm_up_down() -> None:
-    """The lower layer repeats the frame before, whatever the hidden states are."""
+def test_stack_passes_the_warm_up_to_the_lower_model() -> None:
+    """The lower layer repeats the previous frame, for any hidden states."""
     lower, upper = TRBM(3, 4, connections=["VV"], dtype="float64"), TRBM(4, 2, dtype="float64")
     lower.values["A_1"][...], lower.values["b_v"][...] = 60 * np.eye(3), -30
     warm_up = bits(2, 50, 3, seed=1)
@@ -571,7 +571,7 @@ def test_diverging_training_is_reported() -> None:
             model.infer(data)  # no warning, though W is very large
 
 
-def test_parameters_that_are_not_numbers_make_no_data() -> None:
+def test_nan_parameters_raise_an_error() -> None:
     methods = "infer", "reconstruct", "sample", "predict", "gibbs", "emit"
     for model, method in itertools.product((rbm(), temporal()), methods):
         if hasattr(model, method):
@@ -582,7 +582,7 @@ def test_parameters_that_are_not_numbers_make_no_data() -> None:
 
 
 def test_values_between_0_and_1_count_as_probabilities() -> None:
-    """The energy at a mean is what learning uses for grey pixels, and for activities of an RTRBM."""
+    """Learning uses the energy at the mean for grey pixels, and for activities of an RTRBM."""
     model, grey = rbm(), np.random.default_rng(0).random((3, 4))
     p = model.values
     expected = -grey @ p["b_v"] - np.log1p(np.exp(grey @ p["W"] + p["b_h"])).sum(1)

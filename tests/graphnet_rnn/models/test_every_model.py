@@ -1,4 +1,4 @@
-"""Models as files: exact round trips; invalid files are refused in a sentence without taking memory."""
+"""Models as files: exact round trips; invalid files give one-line errors and use little memory."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_models_round_trip_through_files(name: str, tmp_path: Path) -> None:
     assert set(read_model_file(tmp_path / "a").weights()) == set(model.parameters | model.fixed)
 
 
-def test_theta_is_all_parameters_in_their_order() -> None:
+def test_theta_has_all_parameters_in_order() -> None:
     for name in MAKE:
         with case(name):
             model = made(name)
@@ -153,7 +153,7 @@ def test_theta_is_all_parameters_in_their_order() -> None:
             assert np.array_equal(model.theta, 2 * laid)
 
 
-def test_a_model_computes_the_same_after_it(tmp_path: Path) -> None:
+def test_loaded_models_give_the_same_results(tmp_path: Path) -> None:
     for name in MAKE:
         with case(name):
             saved = saved_in(tmp_path, name)
@@ -248,7 +248,7 @@ def test_missing_and_wrong_weights_are_rejected(tmp_path: Path) -> None:
             assert "the names of its weights differ" in sentence(saved)
 
 
-def test_sizes_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
+def test_huge_sizes_in_files_allocate_no_memory(tmp_path: Path) -> None:
     """Replaces each integer of a description, also in nested models, by 10⁹."""
     for name, make in MAKE.items():
         with case(name):
@@ -353,7 +353,7 @@ def test_load_network_rejects_other_models(tmp_path: Path) -> None:
         load_network(tmp_path / "m")
 
 
-def test_names_that_every_model_has_are_no_arguments() -> None:
+def test_reserved_argument_names_are_rejected() -> None:
     """The value of such an argument could not be read from a file."""
     for name in ("parts", "model", "theta", "settings", "description", "parameters", "fixed"):
         source = f"def __init__(self, {name}=3, seed=0, values=None): pass"

@@ -78,7 +78,7 @@ def test_likelihood_is_the_sum_over_all_paths() -> None:
             assert node == pytest.approx(expected, rel=1e-13)
 
 
-def test_each_symbol_has_what_it_adds_to_the_likelihood() -> None:
+def test_log_probabilities_are_increments_of_the_likelihood() -> None:
     hmm, x = model(piece=2), text(5, 2)
     whole = np.array([hmm.log_likelihood(x[:t]) for t in range(1, 6)])
     assert hmm.log_probabilities(x) == pytest.approx(np.diff(whole, axis=0, prepend=0), rel=1e-12)
@@ -95,7 +95,7 @@ def test_prediction_is_a_quotient_of_likelihoods() -> None:
 
 
 def test_a_long_text_does_not_underflow() -> None:
-    """10,000 symbols; a plain product of probabilities would be 0 after 400. The oracle adds in the log domain."""
+    """10,000 symbols; a plain product would underflow after 400. The oracle adds logarithms."""
     hmm, x = model(piece=128), text(10_000)
     log_a = np.log(hmm.pi) + np.log(hmm.B[:, x[0]])
     for symbol in x[1:]:
@@ -141,8 +141,8 @@ def test_equals_the_linear_gated_network() -> None:
             assert state[0] == pytest.approx(final, rel=1e-12)
 
 
-def test_counts_are_those_of_forward_backward() -> None:
-    """Also where moves are forbidden; and those are means over paths."""
+def test_counts_match_forward_backward() -> None:
+    """Includes forbidden transitions; counts are means over paths."""
     free, sparse = model().A, [[0.0, 0.4, 0.6], [0.3, 0.7, 0.0], [0.5, 0.0, 0.5]]
     for piece, A in itertools.product([1, 4, 128], [free, sparse]):
         with case(piece, A):
@@ -159,8 +159,8 @@ def test_counts_are_those_of_forward_backward() -> None:
     np.testing.assert_allclose(hmm.counts(text(6)).A, moves, rtol=1e-12)
 
 
-def test_counts_are_not_negative_where_states_decay_for_long() -> None:
-    """Runs of a thousand symbols, over a sparse graph. What is negative becomes a table, and that gives NaN."""
+def test_counts_are_not_negative_for_decaying_states() -> None:
+    """Runs of a thousand symbols over a sparse graph; negative counts would give NaN."""
     drawn = rnn.tasks.anbn(RNG([1, 0]))
     x = np.array(["\nab".index(symbol) for symbol in drawn.text])
     hmm = HMM(45, 3, seed=1, frequencies=np.bincount(x), edges=3, graph_seed=1)
@@ -172,7 +172,7 @@ def test_counts_are_not_negative_where_states_decay_for_long() -> None:
         hmm.theta = hmm.maximized(counts)
 
 
-def test_each_step_gains_and_tolerance_stops() -> None:
+def test_every_step_improves_and_tolerance_stops() -> None:
     hmm, x = HMM(4, 4, seed=5), text(60, 3, seed=2)
     history = hmm.fit(x, iterations=200)
     assert len(history) == 201
@@ -205,7 +205,7 @@ def test_one_step_by_hand() -> None:
     assert hmm.B[1] == pytest.approx(B[1])
 
 
-def test_zeros_stay_without_smoothing_and_go_with_it() -> None:
+def test_zeros_remain_only_without_smoothing() -> None:
     for smoothing in (0.0, 0.1):
         hmm = model()
         hmm.A = [[0.0, 0.4, 0.6], [0.3, 0.7, 0.0], [0.5, 0.0, 0.5]]
@@ -214,7 +214,7 @@ def test_zeros_stay_without_smoothing_and_go_with_it() -> None:
 
 
 def test_lost_states_raise_an_error() -> None:
-    """State 1 has probability 9^-700 when the symbols that only it explains begin."""
+    """State 1 has probability 9^-700 when its only symbols begin."""
     hmm = HMM(2, 2)
     hmm.pi, hmm.A, hmm.B = [0.5, 0.5], np.eye(2), [[0.9, 0.1], [0.1, 0.9]]
     with pytest.raises(TrainingError, match="smoothing"):
@@ -233,7 +233,7 @@ def test_logits_give_the_tables_and_train() -> None:
     assert hmm.bits(x) == pytest.approx(found.loss / math.log(2), rel=1e-12)
 
 
-def test_gradient_of_logits_is_what_expectation_maximisation_lacks() -> None:
+def test_gradient_of_logits_matches_expected_counts() -> None:
     """∂log p/∂logit_ij = count_ij - A_ij Σ_j count_ij (Bridle 1990): zero exactly at EM's fixed points."""
     hmm, x = model(), text(15)
     counts = hmm.counts(x)
@@ -251,7 +251,7 @@ def softmax_objective(hmm: HMM, x: Array) -> tuple[Any, rnn.Objective]:
     return u, objective
 
 
-def test_forbidden_moves_stay_forbidden() -> None:
+def test_forbidden_transitions_stay_forbidden() -> None:
     hmm = model(2, 4)
     hmm.A = [[0.0, 1.0], [0.4, 0.6]]
     u, objective = softmax_objective(hmm, text(10, 2))
@@ -261,7 +261,7 @@ def test_forbidden_moves_stay_forbidden() -> None:
     assert hmm.A[1, 0] != 0.4
 
 
-def test_over_a_sparse_graph_no_other_move_is_ever_possible() -> None:
+def test_sparse_graph_allows_no_other_transitions() -> None:
     """Ollivier 2013, note 16: so many edges from each state, one to itself; the same graph as the cells'."""
     hmm = HMM(6, 4, seed=2, edges=3, graph_seed=5)
     cell = rnn.GLNN(6, edges=3, graph_seed=5)
@@ -310,7 +310,7 @@ def test_samples_follow_the_model() -> None:
     assert (np.abs(found - expected) < 5 * np.sqrt(expected / 20_000)).all()
 
 
-def test_first_tables() -> None:
+def test_initial_tables() -> None:
     hmm = HMM(3, 4, seed=7, frequencies=[0, 1, 2, 997])
     assert (hmm.B[:, 0] == 0).all()
     assert (hmm.B[:, 3] > hmm.B[:, 1]).all()

@@ -1,4 +1,4 @@
-"""RecurrentNADE: its likelihood is one, by counting and by loops; derivatives and products; what it draws."""
+"""RecurrentNADE: likelihood by enumeration and loops; derivatives, products and samples."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_a_loop(model: rnn.RecurrentNADE, v: Array) -> Array:
     return found
 
 
-def test_the_loss_is_that_of_a_loop_over_bits() -> None:
+def test_loss_matches_a_loop_over_bits() -> None:
     for bits, hidden in itertools.product([1, 4], [0, 1, 3]):
         with case(bits, hidden):
             model, v = made(bits, hidden), some_bits(5, 3, bits)
@@ -72,7 +72,7 @@ def test_skip_connections_reach_the_last_layer_only() -> None:
 
 
 def test_probabilities_of_all_frames_add_up_to_one() -> None:
-    """Also after a past, which changes them."""
+    """Includes probabilities after a past."""
     for bits, hidden in itertools.product([1, 5], [0, 3]):
         with case(bits, hidden):
             model = made(bits, hidden)
@@ -85,7 +85,7 @@ def test_probabilities_of_all_frames_add_up_to_one() -> None:
             assert np.abs(first[0] - found[-1]).max() > 1e-3
 
 
-def test_without_hidden_units_it_is_a_network_with_logistic_outputs() -> None:
+def test_nade_without_hidden_units_has_logistic_outputs() -> None:
     model, v = made(4, 0), some_bits(6, 3, 4)
     same = rnn.Network([rnn.GRU(2)], 4, 4, loss="sigmoid", dtype="float64")
     for name, node in same.parameters.items():
@@ -97,7 +97,7 @@ def test_without_hidden_units_it_is_a_network_with_logistic_outputs() -> None:
     np.testing.assert_allclose(losses_of(model, v), wanted, rtol=1e-10)
 
 
-def test_a_bit_depends_on_those_before_it_alone() -> None:
+def test_bits_depend_on_previous_bits_only() -> None:
     generator = np.random.default_rng(1)
     b, c, W, V = (gn.constant(generator.standard_normal(s)) for s in ((1, 5), (1, 3), (5, 3), (5, 3)))
     node = gn.input((1, 5), "float64", name="v")
@@ -117,7 +117,7 @@ def objective(model: rnn.RecurrentNADE) -> rnn.Objective:
     return found
 
 
-def test_gradient_and_curvature_are_those_of_finite_differences() -> None:
+def test_gradient_and_curvature_match_finite_differences() -> None:
     """Gv = Jᵀ σ(o)(1 - σ(o)) J v / 3, J of the conditional logits, found by differences of a function of arrays."""
     model = made(3, 2, units=2, scale=0.7)
     cost = objective(model)
@@ -160,7 +160,7 @@ def test_gradient_and_curvature_are_those_of_finite_differences() -> None:
     assert np.linalg.eigvalsh((found + found.T) / 2).min() > -1e-10
 
 
-def test_a_case_among_longer_ones_is_the_case_alone() -> None:
+def test_padded_cases_match_single_cases() -> None:
     model, lengths = made(4, 3, initial_state="learned"), np.array([2, 5, 1])
     v = some_bits(5, 3, 4)
     found = losses_of(model, v, lengths)
@@ -178,7 +178,7 @@ def test_a_case_among_longer_ones_is_the_case_alone() -> None:
 
 
 def test_frames_are_drawn_from_the_distribution() -> None:
-    """Shares of all 8 frames after a past, by `predict` and by `sample`, within 5 deviations."""
+    """Frequencies of all 8 frames after a past, by `predict` and `sample`, within 5 deviations."""
     model, count = made(3, 2), 4000
     every = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
     past = np.broadcast_to(some_bits(2, 1, 3), (2, count, 3))
@@ -192,7 +192,7 @@ def test_frames_are_drawn_from_the_distribution() -> None:
     assert not np.array_equal(predicted, model.predict(longer, drawn=True, seed=1)[-1])
 
 
-def test_the_likelier_value_is_taken_bit_by_bit() -> None:
+def test_predict_takes_the_likelier_value_of_each_bit() -> None:
     model, v = made(4, 3), some_bits(3, 2, 4)
     found = model.predict(v)
     for t, n, i in itertools.product(range(3), range(2), range(4)):
@@ -205,8 +205,8 @@ def test_the_likelier_value_is_taken_bit_by_bit() -> None:
         assert found[t, n, i] == (both[1] > both[0])
 
 
-def test_it_learns_what_logistic_outputs_cannot() -> None:
-    """Two bits that are equal, each 1 in 0.4 of the frames: 0.67 nats, of independent bits twice that."""
+def test_nade_learns_correlated_bits() -> None:
+    """Two equal bits, each 1 in 0.4 of the frames: 0.67 nats, instead of twice that for independent bits."""
     one = some_bits(6, 40, 1, seed=5)
     v = np.concatenate([one, one], axis=2)
     reached = {}

@@ -1,4 +1,4 @@
-"""Energy models trained by a Trainer, as tests want it: so many updates, and what each reported."""
+"""Helpers: energy models trained by a Trainer, and the reports of each update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder and a decoder that looks at it, as one graph: laws, curvature, every back end, pictures, its own words."""
+"""An encoder and a decoder with attention as one graph: laws, curvature, back ends, pictures, feedback."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def require_laws(score: str, laws: Iterable[int]) -> None:
     gn.testing.check_graph([whole.d.cost], leaves, values, laws)
 
 
-def test_a_whole_obeys_the_laws() -> None:
+def test_encoder_and_decoder_obey_the_laws() -> None:
     for score in SCORES:
         with case(score):
             require_laws(score, (1, 2, 3, 4, 5, 6))
@@ -67,11 +67,11 @@ def test_a_whole_obeys_the_laws() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("score", SCORES)
-def test_a_whole_obeys_the_laws_of_back_ends_and_threads(score: str) -> None:
+def test_encoder_and_decoder_obey_the_laws_of_back_ends_and_threads(score: str) -> None:
     require_laws(score, (7, 8))
 
 
-def test_gauss_newton_products_are_those_of_the_dense_matrix() -> None:
+def test_gauss_newton_products_match_the_dense_matrix() -> None:
     """Gv = Jᵀ H_L J v, J by differences of the logits in every weight, H_L = (diag p - p pᵀ) / (steps · batch)."""
     for score in SCORES:
         with case(score):
@@ -105,7 +105,7 @@ def test_gauss_newton_products_are_those_of_the_dense_matrix() -> None:
         *(pytest.param(score, HOW, marks=pytest.mark.slow) for score in ("additive", "dot")),
     ],
 )
-def test_a_whole_on_every_back_end(score: str, ways: list[dict[str, Any]]) -> None:
+def test_encoder_and_decoder_on_every_back_end(score: str, ways: list[dict[str, Any]]) -> None:
     for how in ways:
         with case(how):
             whole = Whole(score)
@@ -116,8 +116,8 @@ def test_a_whole_on_every_back_end(score: str, ways: list[dict[str, Any]]) -> No
                 np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_it_reads_its_own_words_on_every_back_end() -> None:
-    """Against the decoder fed, by hand, with what it has written."""
+def test_decoder_with_feedback_on_every_back_end() -> None:
+    """Against a decoder that reads its previous outputs as given inputs."""
     for how in HOW:
         with case(how):
             whole = Whole(feedback="likeliest", training=False)
@@ -131,7 +131,7 @@ def test_it_reads_its_own_words_on_every_back_end() -> None:
                 np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_it_is_drawn_open_and_closed() -> None:
+def test_encoder_and_decoder_are_drawn_open_and_closed() -> None:
     for feedback in [None, "likeliest", "drawn"]:
         with case(feedback):
             whole = Whole(feedback=feedback)

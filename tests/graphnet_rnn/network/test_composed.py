@@ -1,4 +1,4 @@
-"""Models that are a function of networks: several inputs and outputs, shared weights, graphs around and within them."""
+"""Models composed of networks: several inputs and outputs, shared weights, nested graphs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def problem_of(name: str, **how: Any) -> rnn.GraphCases:
     return rnn.GraphCases(make(), arrays, **{"batch": CASES, "valid": None, **how})
 
 
-def test_the_gradient_is_that_of_differences() -> None:
+def test_gradient_matches_finite_differences() -> None:
     """In each weight, of every network."""
     for name in WHOLES:
         with case(name):
@@ -105,7 +105,7 @@ def test_the_gradient_is_that_of_differences() -> None:
     "how", [{}, {"memory": "sqrt"}, pytest.param({"backend": "cuda"}, marks=pytest.mark.slow)]
 )
 def test_derivatives_on_every_back_end(how: dict[str, Any]) -> None:
-    """Gradient and Gv, as NumPy has them; a simulated GPU takes seconds."""
+    """Gradient and Gv match NumPy; a simulated GPU takes seconds."""
     for name in WHOLES:
         with case(name):
             found = []
@@ -119,7 +119,7 @@ def test_derivatives_on_every_back_end(how: dict[str, Any]) -> None:
             assert np.linalg.norm(found[0][1]) > 1e-4
 
 
-def test_it_learns_and_is_stored_and_drawn(tmp_path: Path) -> None:
+def test_composed_models_learn_and_are_saved_and_drawn(tmp_path: Path) -> None:
     for name in WHOLES:
         with case(name):
             problem = problem_of(name)
@@ -157,7 +157,7 @@ def test_losses_of_a_network_are_summed_over_the_steps_of_a_case() -> None:
     assert metrics["exact"] == pytest.approx((right == inside).all(axis=0).mean())
 
 
-def test_arguments_are_settings_of_any_kind(tmp_path: Path) -> None:
+def test_arguments_of_any_kind_are_settings(tmp_path: Path) -> None:
     @rnn.composed
     def many(
         readers: list[rnn.Network], head: rnn.Network, scale: float = 2.0, batch: int = 1, **how: Any
@@ -178,7 +178,7 @@ def test_arguments_are_settings_of_any_kind(tmp_path: Path) -> None:
 
 
 def test_a_changed_function_is_reported(tmp_path: Path) -> None:
-    """Of lengths, too: a case has a step."""
+    """Includes lengths."""
 
     def made(factor: float) -> Any:
         @rnn.composed
@@ -246,7 +246,7 @@ def test_invalid_arguments_are_rejected() -> None:
             ask()
 
 
-def test_the_size_of_equal_weights_does_not_matter() -> None:
+def test_scale_of_equal_weights_does_not_matter() -> None:
     """Their float32 sum may overflow, or each of them be a subnormal number."""
     x = np.random.default_rng(0).normal(size=(5, 40, 2)).astype("float32")
     net = rnn.Network([rnn.GRU(3)], 2, 1, loss="squared", seed=0)

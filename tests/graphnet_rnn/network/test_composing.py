@@ -1,4 +1,4 @@
-"""Networks put together: nodes where inputs would be, networks that read themselves, attention."""
+"""Networks composed: nodes as inputs, feedback, attention."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def net(cells: list[rnn.Cell], inputs: int, outputs: int, **how: Any) -> rnn.Net
     return rnn.Network(cells, inputs, outputs, **{"reads": "vectors", "dtype": "float64", **how})
 
 
-def test_one_network_reads_what_another_has_made() -> None:
-    """Outputs, last states and lengths of the one, against running both by hand."""
+def test_one_network_reads_the_outputs_of_another() -> None:
+    """Outputs, final states and lengths of the first network, against running both by hand."""
     one = net([rnn.GRU(3)], 2, 5, loss="squared")
     other = net([rnn.LSTM(3), rnn.GRU(2)], 5, 4, loss="squared", seed=1)
     u = one.unroll(TIME, BATCH, initial="zero", lengths=True, name="one")
@@ -42,7 +42,7 @@ def test_one_network_reads_what_another_has_made() -> None:
     np.testing.assert_allclose(losses, np.where(inside, ((expected - t) ** 2).sum(axis=2), 0), rtol=1e-11)
 
 
-def test_derivatives_pass_from_one_to_the_other() -> None:
+def test_derivatives_pass_between_networks() -> None:
     one, other = net([rnn.Elman(3)], 2, 0), net([rnn.Elman(3)], 2, 2, loss="squared", seed=1)
     u = one.unroll(TIME, BATCH, initial="zero")
     v = other.unroll(TIME, BATCH, initial=u.final)
@@ -59,7 +59,7 @@ def test_derivatives_pass_from_one_to_the_other() -> None:
     assert np.abs(product[: one.theta.size]).max() > 1e-6
 
 
-def test_shared_weights_are_one_network_unrolled_twice() -> None:
+def test_unrolling_twice_shares_the_weights() -> None:
     one = net([rnn.GRU(3)], 2, 2, loss="squared")
     u, v = (one.unroll(TIME, BATCH, initial="zero") for _ in range(2))
     given, parameters = DRAW.standard_normal((2, TIME, BATCH, 2)), list(one.parameters.values())
@@ -70,7 +70,7 @@ def test_shared_weights_are_one_network_unrolled_twice() -> None:
         np.testing.assert_allclose(a, 2 * b, rtol=1e-12, atol=1e-14)
 
 
-def test_running_free_is_a_loop_over_single_steps() -> None:
+def test_feedback_matches_a_loop_over_single_steps() -> None:
     cases = [("symbols", "softmax"), *(("vectors", loss) for loss in ("softmax", "sigmoid", "squared"))]
     for reads, loss in cases:  # numbers are no symbols
         with named(reads, loss):
@@ -90,8 +90,8 @@ def test_running_free_is_a_loop_over_single_steps() -> None:
             np.testing.assert_allclose(found, steps, rtol=1e-10, atol=1e-12)
 
 
-def test_drawn_predictions_have_the_probabilities_of_the_net() -> None:
-    """A net of no memory, whose weights are its log probabilities; each draw is a new one."""
+def test_drawn_feedback_follows_the_predicted_probabilities() -> None:
+    """A network without memory, whose weights are log probabilities; each draw is new."""
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
     starts = {"vectors": np.tile(np.eye(3)[0], (1, 20_000, 1)), "symbols": np.zeros((1, 20_000), int)}
     for (reads, start), backend in itertools.product(starts.items(), ["numpy", "numba"]):
@@ -112,7 +112,7 @@ def test_drawn_predictions_have_the_probabilities_of_the_net() -> None:
             assert (found[0] != found[1]).any()
 
 
-def test_attention_ignores_steps_behind_the_end() -> None:
+def test_attention_ignores_padding() -> None:
     one = net([rnn.Bidirectional(rnn.GRU(2))], 3, 0)
     other = net([rnn.Attention(rnn.GRU(3), memory=4, places=TIME)], 2, 2)
     e = one.unroll(TIME, BATCH, initial="zero", lengths=True)
@@ -132,7 +132,7 @@ def test_attention_ignores_steps_behind_the_end() -> None:
         np.testing.assert_allclose(logits[:, [case]], own, rtol=1e-10)
 
 
-def test_a_course_is_a_state_over_time_or_what_a_cell_has_labelled() -> None:
+def test_course_returns_states_and_labelled_nodes_over_time() -> None:
     one = net([rnn.LSTM(3), rnn.GRU(2)], 2, 2)
     u = one.unroll(TIME, BATCH, initial="zero")
     x = DRAW.standard_normal((TIME, BATCH, 2))
@@ -173,7 +173,7 @@ def test_invalid_arguments_are_rejected() -> None:
             ask()
 
 
-def test_a_decoder_is_drawn_behind_its_encoder_which_is_stored_without_an_output(tmp_path: Path) -> None:
+def test_encoders_without_output_are_saved_and_drawn_with_decoders(tmp_path: Path) -> None:
     rnn.save(BARE, tmp_path / "m.safetensors")
     again = rnn.load(tmp_path / "m.safetensors")
     assert again.outputs == 0

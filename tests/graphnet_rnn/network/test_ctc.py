@@ -1,4 +1,4 @@
-"""CTC: the loss against all alignments listed one by one and against PyTorch, decoding, and training with it."""
+"""CTC: loss against enumeration of alignments and PyTorch, decoding, and training."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_every_sequence_of_five_steps() -> None:
             np.testing.assert_allclose(np.einsum("tbk,b->tk", gradient, expected), 0, atol=1e-13)
 
 
-def test_no_labels_at_all() -> None:
+def test_ctc_without_labels() -> None:
     """Targets of length 0 have a blank at every step. Also tests targets of int8."""
     logits = random_logits(4, 2, 3)
     log_p = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
@@ -173,7 +173,7 @@ def test_extreme_logits_in_float32() -> None:
                 assert values[0] == pytest.approx(exact[0], rel=1e-6)
 
 
-def test_impossible_cases_leave_the_others_alone() -> None:
+def test_impossible_cases_do_not_affect_others() -> None:
     """Targets that are too long or have an impossible symbol have loss inf and zero derivatives."""
     for repeats in ["merge", "keep"]:
         with named(repeats):
@@ -210,7 +210,7 @@ def test_training_reports_an_impossible_case() -> None:
         rnn.minimize(objective, rnn.Adam(), steps=2)
 
 
-def test_a_nan_is_not_hidden() -> None:
+def test_nan_logits_give_a_nan_loss() -> None:
     logits = random_logits(3, 2, 3)
     logits[1, 0, 0] = np.nan
     (loss,) = compiled(logits, 1, derivatives=False)(logits, np.array([[0], [1]]))
@@ -234,7 +234,7 @@ def alignments(p: Array, target: Labels, repeats: str) -> tuple[Array, Array]:
     return np.eye(symbols)[np.array(found)], weights / weights.sum()
 
 
-def test_curvature_is_the_information_of_the_alignment() -> None:
+def test_curvature_is_the_fisher_information_of_the_alignment() -> None:
     """G = Jᵀ H̃ J, H̃ = diag(p_t) - p_t p_tᵀ; the loss's own Hessian is less by the alignments' covariance."""
     for repeats in ["merge", "keep"]:
         with named(repeats):
@@ -312,7 +312,7 @@ def test_errors_when_built() -> None:
 
 
 def test_errors_when_run() -> None:
-    """Wrong labels raise an error, for the first case and the last; another sequence's are never read."""
+    """Invalid labels raise an error for the first and the last case."""
     rows = [[4, -1, -1], [0, -2, -1], [1, -1, 1], [-1, 1, -1], [3, -1, -1], [2**62, 1, 1]]
     logits, right = random_logits(5, 2, 4), [0, 1, -1]
     for backend, repeats in itertools.product(["numba", "numpy"], ["merge", "keep"]):
@@ -326,7 +326,7 @@ def test_errors_when_run() -> None:
                 assert backend == "numpy" or said in str(caught.value)
 
 
-def test_a_wide_beam_finds_all_sequences() -> None:
+def test_wide_beam_finds_all_sequences() -> None:
     """All sequences with their exact probabilities, best first; the best path is not always the best sequence."""
     for blank, repeats in itertools.product([0, 1, -1], ["merge", "keep"]):
         with named(blank, repeats):
@@ -348,7 +348,7 @@ def test_a_wide_beam_finds_all_sequences() -> None:
             assert 0 < missed < batch
 
 
-def test_a_narrow_beam() -> None:
+def test_narrow_beam() -> None:
     """At most `width` sequences, and never more probable than they are."""
     for repeats in ["merge", "keep"]:
         with named(repeats):
@@ -432,7 +432,7 @@ def speech(rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def test_hessian_free_learns_to_spell() -> None:
-    """CG meets negative curvature with the loss's own curvature, and none with the surrogate."""
+    """CG finds negative curvature with the loss, and none with the surrogate."""
     net = rnn.Network([rnn.Elman(12)], inputs=WIDTH, outputs=LABELS + 1, loss="ctc", seed=1)
     u = net.unroll(time=TIME, batch=BATCH, initial="zero", labels=LONGEST)
     fed = speech(np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""A Runner whose weights are frozen gives what the network gives, until it is told that they have changed."""
+"""A Runner with frozen weights matches the network until `refresh`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def steps(runner: rnn.Runner, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarra
 
 
 @pytest.mark.parametrize("name", some_quick([name for name in CELLS if CELLS[name](4).causal], DIFFERENT))
-def test_every_cell_steps_as_it_runs(name: str) -> None:
+def test_steps_of_every_cell_match_run(name: str) -> None:
     net = network(CELLS[name](4))
     x = GENERATOR.standard_normal((6, 2, 3))
     wanted, last = rnn.run(net, x)
@@ -45,7 +45,7 @@ def test_every_cell_steps_as_it_runs(name: str) -> None:
 
 
 def test_networks_that_need_all_steps_reject_states() -> None:
-    """Rows one by one would give other numbers; the whole in one call gives those of the graph."""
+    """Single steps would give other results; the whole sequence in one call matches the graph."""
     cases = [
         ([rnn.Bidirectional(rnn.GRU(3))], None, r"Bidirectional.* reads later inputs"),
         ([rnn.Residual(rnn.Bidirectional(rnn.GRU(2)))], "last", "reads later inputs"),
@@ -65,8 +65,8 @@ def test_networks_that_need_all_steps_reject_states() -> None:
             np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_the_last_output_of_what_was_read_goes_on() -> None:
-    """pool="last" of a network that reads forward: each call tells what the whole so far does."""
+def test_last_pooling_over_several_calls() -> None:
+    """pool="last" of a causal network: each call gives the output for the sequence so far."""
     net, x = network(rnn.GRU(4), pool="last"), GENERATOR.standard_normal((6, 2, 3))
     runner, states = rnn.Runner(net, frozen=True), None
     for t in range(6):
@@ -74,7 +74,7 @@ def test_the_last_output_of_what_was_read_goes_on() -> None:
         np.testing.assert_allclose(o, rnn.run(net, x[: t + 1])[0], rtol=1e-10)
 
 
-def test_weights_are_those_of_the_first_call_until_it_is_refreshed() -> None:
+def test_weights_change_only_after_refresh() -> None:
     net = network(rnn.LSTM(5))
     x = GENERATOR.standard_normal((1, 1, 3))
     runner = rnn.Runner(net, frozen=True)

@@ -1,4 +1,4 @@
-"""A network's compiled gradient that was kept on disk is that of any other network of the same equations."""
+"""Cached gradients are shared by networks with equal equations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gradient(cell: rnn.Cell, seed: int, time: int = 3, **settings: Any) -> tuple
 
 @pytest.mark.parametrize("name", some_quick(CELLS, DIFFERENT))
 def test_every_cell(name: str) -> None:
-    """Kept by a network of other weights, read by this one: the bits of a program made anew."""
+    """Cached by a network with other weights, with the same bits as newly compiled."""
     gradient(CELLS[name](4), seed=1)
     function, arrays = gradient(CELLS[name](4), seed=2)
     assert "loaded from the cache" in function.explain()
@@ -48,7 +48,7 @@ def test_every_cell(name: str) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_another_length_batch_or_setting_is_another_program(cache: Path) -> None:
+def test_other_lengths_sizes_and_settings_compile_new_programs(cache: Path) -> None:
     gradient(rnn.LSTM(4), 0)
     for other in (
         lambda: gradient(rnn.LSTM(4), 0, time=4),

@@ -1,4 +1,4 @@
-"""Cases of several lengths equal each case alone at its own length; padding has no effect."""
+"""Ragged batches match single cases; padding has no effect."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def require_each_by_itself(net: rnn.Network, **how: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_each_case_is_as_by_itself(name: str) -> None:
+def test_padded_cases_match_single_cases(name: str) -> None:
     require_each_by_itself(network([CELLS[name](4)]), backend="numpy")
 
 
@@ -145,8 +145,8 @@ def test_on_every_back_end(how: dict[str, Any]) -> None:
             require_each_by_itself(net, **how)
 
 
-def test_both_directions_join_where_each_has_read_all() -> None:
-    """pool="last" of nested layers, against states: the output of a GRU is its state, which stands still."""
+def test_last_pooling_of_bidirectional_layers() -> None:
+    """pool="last" of nested layers, against the final states of GRUs."""
     inner = rnn.Bidirectional(rnn.GRU(2), rnn.GRU(3))
     net = network([rnn.Bidirectional(inner, rnn.GRU(4))], "softmax, last")
     x, _ = arrays(net)
@@ -178,7 +178,7 @@ def test_padding_is_not_read() -> None:
             assert [array.tobytes() for part in function(x, t, *before, lengths) for array in part] == whole
 
 
-def test_outputs_and_losses_behind_the_end_are_zero() -> None:
+def test_outputs_and_losses_of_padding_are_zero() -> None:
     net = network([CELLS["Bidirectional"](3), CELLS["LSTM"](4)])
     u = net.unroll(TIME, BATCH, initial="zero", lengths=True)
     x, t = arrays(net)
@@ -191,7 +191,7 @@ def test_outputs_and_losses_behind_the_end_are_zero() -> None:
     assert cost == pytest.approx(losses.sum() / LENGTHS.sum(), rel=1e-14)
 
 
-def test_the_cost_is_the_mean_of_the_steps_that_count() -> None:
+def test_cost_is_the_mean_over_scored_steps() -> None:
     for unscored in [1, 2, 3]:
         with named(unscored):
             net = network([rnn.GRU(3)])
@@ -218,7 +218,7 @@ def test_predict_first_adds_one_step_to_each_length() -> None:
     assert cost == pytest.approx(losses.sum() / (LENGTHS + 1).sum(), rel=1e-14)
 
 
-def test_cases_without_a_step_keep_their_states() -> None:
+def test_empty_cases_keep_their_states() -> None:
     net = network([CELLS["Bidirectional"](3), CELLS["LSTM"](4)])
     found = Found(net, TIME, BATCH, lengths=True, backend="numpy")
     x, t = arrays(net)
@@ -230,7 +230,7 @@ def test_cases_without_a_step_keep_their_states() -> None:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_case_without_a_step_reads_nothing(pool: str) -> None:
+def test_empty_cases_ignore_their_inputs(pool: str) -> None:
     """With NaN in the inputs of an empty sequence, the cost, gradient and curvature stay finite."""
     for cell in (rnn.LSTM(3), rnn.Bidirectional(rnn.GRU(2))):
         net = rnn.Network([cell], 2, 3, "squared", reads="vectors", pool=pool)
@@ -246,7 +246,7 @@ def test_a_case_without_a_step_reads_nothing(pool: str) -> None:
         )
 
 
-def test_a_case_without_a_step_that_reads_its_predictions_reads_nothing() -> None:
+def test_empty_cases_with_feedback_ignore_their_inputs() -> None:
     net = rnn.Network([rnn.LSTM(3)], 2, 2, "squared", reads="vectors")
     u = net.unroll(4, 3, lengths=True, initial="zero", feedback="likeliest")
     function = gn.compile(
@@ -309,7 +309,7 @@ def objective_of(cost: gn.Node, u: rnn.Unrolled, given: tuple[Array, ...], **how
     return objective
 
 
-def test_structural_damping_is_of_the_steps_that_there_are() -> None:
+def test_structural_damping_ignores_padding() -> None:
     """G_s of a batch is the mean of G_s of its cases, each summed over its own steps."""
 
     def damping(u: rnn.Unrolled, *given: Array) -> Array:
@@ -334,8 +334,8 @@ def test_structural_damping_of_units_without_an_axis_of_cases() -> None:
     assert len(network([Turned(4)]).unroll(TIME, BATCH, initial="zero").structure) == TIME
 
 
-def test_metrics_see_the_steps_that_there_are() -> None:
-    """A metric's numbers of a batch equal the sum of those of single cases."""
+def test_metrics_ignore_padding() -> None:
+    """The numbers of a metric for a batch are the sum over single cases."""
     for metric in [
         Kronecker(sampled=False),
         *(as_metric("test", name) for name in ("ruop", "rbpm", "qdrbpm")),
@@ -360,7 +360,7 @@ def test_metrics_see_the_steps_that_there_are() -> None:
             np.testing.assert_allclose(found[1:], np.sum(alone, axis=0)[1:], rtol=1e-10, atol=1e-12)
 
 
-def test_a_long_run_in_pieces() -> None:
+def test_long_sequences_are_run_in_pieces() -> None:
     """Sequences longer than the pieces that `run` compiles."""
     for name in ["LSTM", "Bidirectional"]:
         with named(name):
@@ -392,7 +392,7 @@ def steps_of(lengths: Array, times: list[int], batch: int = 1) -> int:
     return int(sum(time * batch * -(-int(count) // batch) for time, count in zip(times, counts, strict=True)))
 
 
-def test_no_other_lengths_of_batches_compute_fewer_steps() -> None:
+def test_bucket_lengths_minimize_the_computed_steps() -> None:
     draw = np.random.default_rng(0)
     for batch, most, _ in itertools.product([1, 4], (1, 2, 3), range(20)):
         lengths = draw.integers(1, 12, 30)
@@ -431,7 +431,7 @@ def test_functions_that_need_an_output_at_each_step_reject_pooling() -> None:
             ask()
 
 
-def test_it_is_stored_and_drawn(tmp_path: Path) -> None:
+def test_pooled_networks_are_saved_and_drawn(tmp_path: Path) -> None:
     net = rnn.Network([rnn.Bidirectional(rnn.GRU(3))], 4, 5, pool="mean", reads="vectors")
     rnn.save(net, tmp_path / "m.safetensors")
     again = rnn.load(tmp_path / "m.safetensors")

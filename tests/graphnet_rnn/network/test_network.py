@@ -1,4 +1,4 @@
-"""Networks: their parameters, their one vector, their settings, their unrolling and its scopes."""
+"""Networks: parameters, parameter vector, settings, unrolling and scopes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_seeds() -> None:
     assert not np.array_equal(a, c)
 
 
-def test_one_more_weight_or_layer_leaves_the_others() -> None:
+def test_additional_weights_and_layers_do_not_change_others() -> None:
     pairs = (rnn.LSTM(4),), (rnn.LSTMPeephole(4),), (rnn.LSTM(4), rnn.LSTM(4))
     plain, peephole, two = (net(*cells).parameters for cells in pairs)
     for name in ("layer0.W_xi", "layer0.W_hi"):
@@ -64,7 +64,7 @@ def test_one_more_weight_or_layer_leaves_the_others() -> None:
 
 
 def test_initializers_by_pattern() -> None:
-    """The last pattern that fits wins; the rest keep the cell's own."""
+    """The last matching pattern wins; other weights keep the initializers of the cell."""
     cell = rnn.LSTM(4, initial={"W_h*": orthogonal(), "W_hg": constant(7), "b_f": constant(3)})
     values = {name: node.value for name, node in net(cell, initial={"b_o": constant(2)}).parameters.items()}
     assert np.allclose(values["layer0.W_hi"].T @ values["layer0.W_hi"], np.eye(4), atol=1e-6)
@@ -74,7 +74,7 @@ def test_initializers_by_pattern() -> None:
     assert np.array_equal(values["layer0.W_xi"], net(rnn.LSTM(4)).parameters["layer0.W_xi"].value)
 
 
-def test_orthogonal_both_ways_round() -> None:
+def test_orthogonal_for_wide_and_tall_matrices() -> None:
     for shape in ((6, 3), (3, 6)):
         w = orthogonal(2.0)(np.random.default_rng(0), shape)
         assert np.allclose(w.T @ w if shape[0] > shape[1] else w @ w.T, 4 * np.eye(3))
@@ -86,13 +86,13 @@ def test_glorot_stays_within_its_limit_and_reaches_it() -> None:
     assert 0.99 * limit < np.abs(w).max() <= limit
 
 
-def test_sparse_gives_each_unit_so_many_connections() -> None:
+def test_sparse_gives_each_unit_the_same_number_of_connections() -> None:
     w = sparse(4, 1.0)(np.random.default_rng(0), (20, 7))
     assert (np.count_nonzero(w, axis=0) == 4).all()
     assert (np.count_nonzero(sparse(15)(np.random.default_rng(0), (3, 2)), axis=0) == 3).all()
 
 
-def test_first_states() -> None:
+def test_first_states_of_learned_and_zero_initial_states() -> None:
     network = net(rnn.LSTM(4), initial_state="learned")
     network.parameters["initial.h0"].value[:] = 0.5
     h, c = network.first_states(3)
@@ -104,7 +104,7 @@ def test_first_states() -> None:
     assert not any(state.any() for state in network.zero_states(3))
 
 
-def test_impossible_settings() -> None:
+def test_invalid_settings_are_rejected() -> None:
     for settings, content in (
         ({"inputs": 0}, "inputs must be a whole number >= 1, not 0"),
         ({"outputs": 2.5}, "outputs must be a whole number >= 0, not 2.5"),
@@ -151,7 +151,7 @@ def test_scopes_reach_the_profile() -> None:
         assert sum(totals.values()) == pytest.approx(profile.total)
 
 
-def test_settings_make_the_network_again() -> None:
+def test_networks_round_trip_through_settings() -> None:
     for network in (
         net(rnn.LSTM(4), rnn.GRU(2), skip=True, dropout=0.3, initial_state="learned", seed=5),
         net(rnn.LSTMKrause(2), loss="sigmoid", dtype="float64"),
@@ -168,8 +168,8 @@ def test_settings_make_the_network_again() -> None:
     assert repr(rnn.Network(rnn.GRU(2), inputs=5, outputs=3)) == repr(net(rnn.GRU(2)))
 
 
-def test_the_first_symbol_is_predicted_by_the_first_states() -> None:
-    """log Pr(x) = Σ_t log π_t(x_t) from t = 0 on (Ollivier 2013, (7)): what follows is what it is without."""
+def test_first_symbol_is_predicted_from_the_initial_states() -> None:
+    """log Pr(x) = Σ_t log π_t(x_t) from t = 0 on (Ollivier 2013, (7)); later steps are unchanged."""
     graph = rnn.GLNN(4, edges=2, activation="sigmoid")
     cases = [rnn.Elman(3)], [graph], [rnn.LSTMSutskever(2), rnn.LSTM(3)], [rnn.HMMFilter(3)]
     for skip, layers in itertools.product([False, True], cases):
@@ -203,7 +203,7 @@ def test_the_first_symbol_is_predicted_by_the_first_states() -> None:
             assert cost == pytest.approx(later.mean())
 
 
-def test_the_first_symbol_needs_states_to_read() -> None:
+def test_predict_first_rejects_unsupported_networks() -> None:
     for layers, loss, words in (
         ([rnn.Elman(2), rnn.Dense(2)], "softmax", "Dense: the output y depends on the input"),
         ([rnn.Bidirectional(rnn.Elman(2))], "softmax", "this network reads later inputs"),
@@ -221,7 +221,7 @@ SCALES = {
 }
 
 
-def test_a_loss_is_summed_over_outputs_and_the_cost_is_the_mean() -> None:
+def test_loss_is_summed_over_outputs_and_averaged_over_steps() -> None:
     for loss, pool in itertools.product(LOSSES, [None, "mean"]):
         with case(loss, pool):
             network = net(loss=loss, pool=pool, reads="vectors", dtype="float64")

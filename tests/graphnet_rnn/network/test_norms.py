@@ -1,4 +1,4 @@
-"""Norms of weights, and of gradients by distance, against hand-written products of Jacobians."""
+"""Norms of weights, and of gradients by distance, against products of Jacobians."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def by_hand(net: rnn.Network) -> np.ndarray:
     return norms.mean(axis=1)
 
 
-def test_elman_is_a_product_of_jacobians() -> None:
+def test_elman_gradient_norms_match_products_of_jacobians() -> None:
     for backend in ["numba", "numpy"]:
         with named(backend):
             net = network(rnn.Elman(N))
@@ -81,7 +81,7 @@ def test_both_layers_against_finite_differences() -> None:
         assert found[f"layer{layer}.h"][k] == pytest.approx(np.mean(norms), rel=1e-5)
 
 
-def test_cells_of_an_lstm_reach_further_than_its_outputs() -> None:
+def test_lstm_gradients_persist_in_the_cell_states() -> None:
     """With open forget gates, ∂L/∂c does not fade. ∂L/∂h falls to 0 at once: only outputs read h."""
     net = network(rnn.LSTM(3))
     net.parameters["layer0.b_f"].value[...] = 30

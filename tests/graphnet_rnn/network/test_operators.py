@@ -1,4 +1,4 @@
-"""Matrices of derivatives and gradients of single cases, of lengths, CTC and composed networks, against dense ones."""
+"""Derivative matrices and per-example gradients with lengths, CTC and composed networks, against dense ones."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def dense(kind: str, outputs: Node, subject: Subject, **how: Any) -> Array:
     return operator.matmat(np.eye(operator.shape[1]))
 
 
-def test_gradients_of_cases_are_rows_of_the_jacobian() -> None:
+def test_per_example_gradients_are_rows_of_the_jacobian() -> None:
     """Against differences; so are J, its transpose, and F = JᵀJ / B."""
     for name in SUBJECTS:
         with named(name):
@@ -132,7 +132,7 @@ def test_gradients_of_cases_are_rows_of_the_jacobian() -> None:
             np.testing.assert_allclose(fisher, J.T @ J / 3, rtol=1e-6, atol=1e-9)
 
 
-def test_the_hessian_is_that_of_differences() -> None:
+def test_hessian_matches_finite_differences() -> None:
     for how, name in itertools.product([{}, {"memory": "sqrt"}], SUBJECTS):
         with named(how, name):
             subject = of(name)
@@ -143,7 +143,7 @@ def test_the_hessian_is_that_of_differences() -> None:
             np.testing.assert_allclose(found, found.T, rtol=1e-9, atol=1e-12)
 
 
-def test_curvature_is_that_of_each_case_alone() -> None:
+def test_curvature_is_the_mean_over_single_cases() -> None:
     """G of the mean of losses = the mean of the G of each case at its own length; it has no negative eigenvalue."""
     for name, make in SUBJECTS.items():
         with named(name):

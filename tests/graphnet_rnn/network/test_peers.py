@@ -1,4 +1,4 @@
-"""Another engine agrees: values and derivatives of recurrent nets against PyTorch's."""
+"""Values and derivatives of recurrent nets match PyTorch."""
 
 from __future__ import annotations
 

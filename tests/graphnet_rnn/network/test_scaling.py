@@ -1,4 +1,4 @@
-"""A network with a scaling is the one without it, of numbers that NumPy has standardized."""
+"""A network with a scaling matches one without it on standardized data."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def pair(cell: rnn.Cell, **how: Any) -> tuple[rnn.Network, rnn.Network]:
     return rnn.Network([cell], 2, 2, scaling=SCALING, **how), rnn.Network([cell], 2, 2, **how)
 
 
-def test_outputs_are_in_the_units_of_the_data_and_the_loss_is_standardized() -> None:
-    """At every step and pooled; with lengths and with targets that are missing; and its gradient."""
+def test_outputs_have_the_units_of_the_data_and_the_loss_is_standardized() -> None:
+    """At every step and pooled, with lengths and missing targets; includes the gradient."""
     lengths, there = np.array([6, 3, 4, 6, 1, 2, 5, 6]), RANDOM.random((6, 8)) > 0.3
     for pool, ragged, weights in (
         (None, None, None), ("mean", lengths, None), (None, lengths, there), ("last", None, None),
@@ -55,7 +55,7 @@ def test_outputs_are_in_the_units_of_the_data_and_the_loss_is_standardized() -> 
             np.testing.assert_allclose(slope, own, rtol=1e-7, atol=1e-10)
 
 
-def test_fed_back_outputs_are_in_the_units_of_the_data() -> None:
+def test_feedback_has_the_units_of_the_data() -> None:
     net = rnn.Network([rnn.GRU(3)], 2, 2, "squared", dtype="float64", scaling=Scaling((M, S), (N, R)))
     u = net.unroll(4, 8, training=False, initial="zero", feedback="likeliest")
     (o,) = gn.compile([u.logits], [u.inputs])(X[:1])
@@ -68,8 +68,8 @@ def test_fed_back_outputs_are_in_the_units_of_the_data() -> None:
     assert viz.generation(scaled).dot == viz.generation(plain).dot
 
 
-def test_means_and_deviations_are_those_of_what_there_is() -> None:
-    """Of all steps of all cases, and of targets with a weight; columns of 0 and 1, or of one value, keep theirs."""
+def test_means_and_deviations_ignore_padding_and_missing_targets() -> None:
+    """Over all steps within the lengths and weighted targets; binary and constant columns are not scaled."""
     lengths, weights = np.array([6, 3, 4, 6, 1, 2, 5, 6]), RANDOM.integers(0, 2, (6, 8))
     inside = np.arange(6)[:, None] < lengths
     x = np.concatenate([X, RAW[..., :1] > 0, np.full((6, 8, 1), 7.0)], axis=2)
@@ -89,7 +89,7 @@ def test_means_and_deviations_are_those_of_what_there_is() -> None:
     assert Scaling.of(labels) == Scaling() == Scaling.of(Sequences(1.0 * (RAW > 0), 1.0 * (OWN > 0)))
 
 
-def test_files_of_ours_and_of_torch_keep_it(tmp_path: Path) -> None:
+def test_scaling_is_kept_in_model_files_and_torch_weights(tmp_path: Path) -> None:
     scaled, _ = pair(rnn.LSTM(3))
     rnn.save(scaled, tmp_path / "m.safetensors")
     again = rnn.load(tmp_path / "m.safetensors")
@@ -103,16 +103,16 @@ def test_files_of_ours_and_of_torch_keep_it(tmp_path: Path) -> None:
     assert not any("linear" in name for name in to_torch(rnn.Network([rnn.LSTM(3)], 2, 0, reads="vectors")))
 
 
-def test_an_output_in_closed_form_fits_standardized_targets() -> None:
+def test_fit_output_with_standardized_targets() -> None:
     scaled, plain = pair(rnn.Elman(3))
     assert rnn.fit_output(scaled, X, T) == pytest.approx(rnn.fit_output(plain, RAW, OWN), rel=1e-6)
     np.testing.assert_allclose(rnn.run(scaled, X)[0], N + R * rnn.run(plain, RAW)[0], rtol=1e-6)
 
 
-def test_a_table_in_units_of_its_own_is_learned(
+def test_training_on_unscaled_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A column around 85 and targets around 1,000: better than their mean, in their units; by themselves not."""
+    """With a column around 85 and targets around 1,000, the error is below that of the mean."""
     monkeypatch.chdir(tmp_path)
     x = 85 + RANDOM.standard_normal(1600)
     y = 1000 + 50 * (x - 85)

@@ -1,4 +1,4 @@
-"""Seq2Seq is the same model as one composed by hand; its search finds what enumeration finds."""
+"""Seq2Seq matches a model composed by hand; its search matches enumeration."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def by_hand(model: rnn.Seq2Seq, source: list[int], target: list[int]) -> tuple[f
     return -float(found[0]), found[1][:, 0] if attends else None
 
 
-def test_probabilities_are_those_of_the_networks_by_hand() -> None:
+def test_probabilities_match_the_networks_run_by_hand() -> None:
     for name in KINDS:
         model = model_of(name)
         found = model.log_probabilities(SOURCES, TARGETS)
@@ -67,7 +67,7 @@ def test_probabilities_are_those_of_the_networks_by_hand() -> None:
         assert alone == pytest.approx(found[3], rel=1e-5)
 
 
-def test_a_wide_search_finds_the_likeliest_target() -> None:
+def test_wide_search_finds_the_likeliest_target() -> None:
     every = [list(each) for n in range(4) for each in itertools.product(range(3), repeat=n)]
     for name in KINDS:
         model = model_of(name, scale=1.5)
@@ -78,8 +78,8 @@ def test_a_wide_search_finds_the_likeliest_target() -> None:
                 assert wide[n] == every[int(log_p.argmax())]
 
 
-def test_a_greedy_search_takes_the_likeliest_symbol() -> None:
-    """That a decoder with feedback writes, up to the end symbol."""
+def test_greedy_search_takes_the_likeliest_symbol() -> None:
+    """Greedy output matches a decoder with feedback, up to the end symbol."""
     for name in KINDS:
         model = model_of(name, scale=1.5)
         d = model.unroll(len(SOURCES), feedback="likeliest", training=False)
@@ -101,8 +101,8 @@ def test_many_cases_are_decoded_in_parts() -> None:
     np.testing.assert_allclose(model.log_probabilities(sources, targets), expected, rtol=1e-5)
 
 
-def test_a_model_learns_saves_and_exports(tmp_path: Path) -> None:
-    """To reverse words; what is written in another runtime is the same."""
+def test_seq2seq_learns_and_is_saved_and_exported(tmp_path: Path) -> None:
+    """Learns to reverse words; an exported model writes the same in another runtime."""
     onnxruntime = pytest.importorskip("onnxruntime")
     words = [list(each) for n in (1, 2, 3) for each in itertools.product(range(4), repeat=n)]
     model = rnn.Seq2Seq.of(rnn.GRU(24), inputs=4, outputs=4, longest=(3, 3))
@@ -129,7 +129,7 @@ def test_a_model_learns_saves_and_exports(tmp_path: Path) -> None:
     ] == [word[::-1] for word in words]
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     gru, attention = rnn.GRU(3), rnn.Attention(rnn.GRU(3), memory=3, places=4)
     encoder, decoder = rnn.Network([gru], 4, 0), rnn.Network([attention], 4, 4)
     model = rnn.Seq2Seq(encoder, decoder, (4, 3))

@@ -67,8 +67,8 @@ def assert_same(found: tuple[float, Array], expected: tuple[float, Array]) -> No
 
 
 @pytest.mark.slow
-def test_rtrl_is_bptt() -> None:
-    """Initial states are learned, and their gradients are compared, too."""
+def test_rtrl_matches_backpropagation() -> None:
+    """Includes gradients of learned initial states."""
     for name in CELLS:
         with case(name):
             net = network(CELLS[name](3), initial_state="learned")
@@ -115,7 +115,7 @@ def test_rtrl_from_given_and_zero_states() -> None:
     np.testing.assert_allclose(gradient, expected[1], atol=1e-4)
 
 
-def test_each_step_has_the_gradient_of_its_own_loss() -> None:
+def test_each_step_has_the_gradient_of_its_loss() -> None:
     """Gradient of loss_t alone for every t; outputs and states equal those of `run`."""
     net = network(rnn.LSTM(3))
     x, t = symbols()
@@ -128,8 +128,8 @@ def test_each_step_has_the_gradient_of_its_own_loss() -> None:
             np.testing.assert_allclose(made, expected, **TOLERANCE)
 
 
-def test_variational_dropout_is_that_of_the_unrolled_network() -> None:
-    """One mask from reset to reset, as for an unrolled sequence. Other dropout is drawn for each step."""
+def test_variational_dropout_matches_the_unrolled_network() -> None:
+    """One mask between resets, as for unrolled sequences. Other dropout is drawn for each step."""
     dropout = {"dropout": 0.5, "recurrent_dropout": 0.4, "variational": True}
     net = network(rnn.Elman(6), rnn.GRU(5), skip="outputs", **dropout)
     x, t = symbols(batch=1)
@@ -212,7 +212,7 @@ def test_traces_under_layers_without_states_and_from_learned_states() -> None:
     assert TruncatedLSTM(net)._remembered[0][0].size < net.theta.size, "traces take no more than the weights"
 
 
-def test_a_truncated_network_is_the_network_and_passes_errors_down_within_a_step() -> None:
+def test_truncated_network_keeps_outputs_and_gradients_within_a_step() -> None:
     """Equal outputs; the original network keeps its derivatives; backpropagation and RTRL agree."""
     net = network(rnn.LSTM(3), rnn.LSTMKrause(2))
     x, t = symbols()
@@ -253,7 +253,7 @@ def test_unsupported_networks_are_rejected() -> None:
             call()
 
 
-def test_observations_and_states_that_do_not_fit() -> None:
+def test_invalid_observations_and_states_are_rejected() -> None:
     """After each error, the learner is unchanged."""
     learner = RTRL(network(rnn.Elman(3)), BATCH)
     vectors = RTRL(network(rnn.Elman(3), loss="squared"), BATCH)
@@ -283,7 +283,7 @@ def learn(learner: Learner, optimizer: Any, x: Array, t: Array, every: int, weig
     return told.reports
 
 
-def test_a_loop_by_hand() -> None:
+def test_online_learning_matches_a_loop_by_hand() -> None:
     """Steps after every `every` time steps equal the optimizer's equations; Nesterov evaluates ahead."""
     optimizers = [rnn.SGD(0.1), rnn.Nesterov(0.1), rnn.RMSprop(0.01), rnn.Adam(0.01, clip_norm=0.1)]
     weights = {1: [1, 0.5, 2, 1, 1, 3, 1], 3: [1, 0.5, 0, 1, 1, 3, 1]}  # 0: a step is asked nothing
@@ -367,7 +367,7 @@ def characters(kind: str = "zero") -> rnn.Network:
     return net
 
 
-def test_dynamic_evaluation_without_adaptation_is_evaluation() -> None:
+def test_dynamic_evaluation_without_adaptation_matches_evaluation() -> None:
     texts = [(40, 0, 7), (41, 13, 7), (20, 5, 30), (2, 0, 1), (30, 1, 1)]
     for (length, context, time), kind in itertools.product(texts, ["zero", "learned"]):
         with case(length, context, kind):
@@ -407,7 +407,7 @@ def read_by_hand(symbols: Array, optimizer: Any, time: int, decay: float, contex
     return nats, correct
 
 
-def test_dynamic_evaluation_is_a_loop_by_hand() -> None:
+def test_dynamic_evaluation_matches_a_loop_by_hand() -> None:
     """Each piece, also of the context, is scored before learning from it. Then the weights are restored."""
     for (decay, context), optimizer in itertools.product(
         [(0.0, 0), (0.2, 9)], [rnn.SGD(0.3), rnn.Nesterov(0.1), rnn.Adam(0.05)]
@@ -424,7 +424,7 @@ def test_dynamic_evaluation_is_a_loop_by_hand() -> None:
             assert abs(nats - rnn.Evaluator(characters(), 1)(symbols, context).nats) > 1e-3
 
 
-def test_dynamic_evaluation_adapts_and_weights_are_put_back_after_a_failure() -> None:
+def test_dynamic_evaluation_adapts_and_restores_weights_after_errors() -> None:
     """A repetitive text becomes predictable only with adaptation."""
     symbols, seen = np.tile([1, 2, 3, 4], 150), []
     still = DynamicEvaluation(characters(), None)(symbols).bits
@@ -437,7 +437,7 @@ def test_dynamic_evaluation_adapts_and_weights_are_put_back_after_a_failure() ->
     assert np.array_equal(characters().theta, before)
 
 
-def test_impossible_settings_of_dynamic_evaluation() -> None:
+def test_invalid_settings_of_dynamic_evaluation_are_rejected() -> None:
     net = characters()
     cases = [
         (lambda: DynamicEvaluation(net, rnn.HessianFree()), UsageError, "must be a first-order optimizer"),
@@ -456,7 +456,7 @@ def test_impossible_settings_of_dynamic_evaluation() -> None:
             call()
 
 
-def test_dynamic_evaluation_as_a_command(tmp_path, monkeypatch, capsys) -> None:
+def test_dynamic_evaluation_command(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     rnn.save(characters(), "model.safetensors")
     Path("text.txt").write_text("abcd" * 100, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Objectives over several batches, their single cases, weight decay; how minimize ends; steps that go wrong."""
+"""Batched objectives, single cases, weight decay, stopping of minimize, and failed steps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def part(cases: slice = slice(None)) -> list[Array]:
     return [x[:, cases], t[:, cases], 0.3 * generator.standard_normal((CASES, 5))[cases]]
 
 
-def test_a_tolerance_is_of_the_whole_gradient() -> None:
+def test_tolerance_applies_to_the_whole_gradient() -> None:
     """The steps of Riemannian alternate between two parts of the weights."""
     generator = np.random.default_rng(0)
     net = rnn.Network([rnn.Elman(3)], 2, 1, loss="squared", dtype="float64", seed=1)
@@ -47,7 +47,7 @@ def test_a_tolerance_is_of_the_whole_gradient() -> None:
     assert np.linalg.norm(objective.gradient(found.theta)[1]) <= 0.1
 
 
-def test_means_over_batches_are_those_of_all_cases() -> None:
+def test_means_over_batches_match_means_over_cases() -> None:
     whole = objective(CASES)
     whole.feed(*part())
     w = whole.start()
@@ -78,7 +78,7 @@ def test_each_part_has_its_own_batches() -> None:
     assert np.array_equal(found.curvature(w)(v), alone.curvature(w)(v))
 
 
-def test_squared_gradients_are_those_of_single_cases() -> None:
+def test_squared_gradients_use_single_cases() -> None:
     alone = objective(1)
     found = rnn.BatchedObjective(objective(3), single=objective(1))
     found.feed([part(slice(0, 3)), part(slice(3, 6))], curvature=[part(slice(0, 3)), part(slice(3, 6))])
@@ -90,7 +90,7 @@ def test_squared_gradients_are_those_of_single_cases() -> None:
     assert np.allclose(found.squared_gradients(w), expected)
 
 
-def test_an_objective_of_one_case_that_is_none_is_refused_at_once() -> None:
+def test_invalid_single_case_objectives_are_rejected() -> None:
     """With any other objective, the preconditioner would be wrong."""
     whole = objective(3)
     singles = [
@@ -106,7 +106,7 @@ def test_an_objective_of_one_case_that_is_none_is_refused_at_once() -> None:
 
 
 def test_weight_decay() -> None:
-    """½ l2 |w|² is part of the loss and of the gradient, and of the curvature if that is wanted."""
+    """½ l2 |w|² is part of the loss and the gradient, and optionally of the curvature."""
     for inside in [True, False]:
         with case(inside):
             plain, decayed = objective(CASES), objective(CASES, l2=0.3, l2_in_curvature=inside)
@@ -126,7 +126,7 @@ def bowl() -> rnn.Objective:
     return rnn.Objective(gn.sum(gn.squared_error(w * np.array([1.0, 2.0]), np.array([0.5, 4.0]))), [w])
 
 
-def test_minimize_reports_the_reason_for_its_end() -> None:
+def test_minimize_reports_why_it_stopped() -> None:
     """Reasons: number of steps, a tolerance of `minimize` or of the optimizer, rounding, no progress."""
     assert rnn.minimize(bowl(), steps=3).reason == "steps"
     for optimizer in (rnn.SGD(1e-3), rnn.LBFGS(iterations=5), rnn.NonlinearConjugateGradient(iterations=5)):
@@ -150,8 +150,8 @@ def test_minimize_reports_the_reason_for_its_end() -> None:
     assert np.array_equal(stuck.theta, [3.0, -2.0])
 
 
-def test_callbacks_see_the_point_that_was_reached() -> None:
-    """Callbacks don't see points that a step tried and rejected."""
+def test_callbacks_see_accepted_points_only() -> None:
+    """Rejected points are not passed to callbacks."""
     for optimizer in [HessianFree(damping=1e-3), rnn.LBFGS(iterations=3), rnn.SGD(1e-3)]:
         with case(optimizer):
             objective, seen = bowl(), []
@@ -168,7 +168,7 @@ def test_callbacks_see_the_point_that_was_reached() -> None:
             assert np.array_equal(seen[-1], result.theta)
 
 
-def test_minimize_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_minimize_resumes_from_a_state(tmp_path: Path) -> None:
     """Three steps, then four from a file, equal seven steps."""
     for name in ("adam", "hf", "lbfgs", "natural_gradient"):
         with case(name):
@@ -185,7 +185,7 @@ def test_minimize_goes_on_where_it_ended(tmp_path: Path) -> None:
                 assert np.array_equal(second.state[key], array)
 
 
-def test_errors_name_the_value_that_is_not_finite() -> None:
+def test_errors_name_the_non_finite_value() -> None:
     x = gn.input((2,), "float64", name="x")
     w = gn.parameter(np.ones(2), name="w")
     objective = rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x])
@@ -232,7 +232,7 @@ BREAKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", optimizers.ALL.values())
-def test_a_step_that_goes_wrong_changes_nothing(kind: Any) -> None:
+def test_failed_steps_change_nothing(kind: Any) -> None:
     """The step fails after two good ones. θ, the parameters and the state stay as before it."""
     for what, broken in BREAKS.items():
         with case(what):
@@ -253,7 +253,7 @@ def test_a_step_that_goes_wrong_changes_nothing(kind: Any) -> None:
             assert {name: array.tobytes() for name, array in state.items()} == before[1]
 
 
-def test_a_trainer_ends_at_the_last_finite_step(tmp_path: Path) -> None:
+def test_trainer_stops_at_the_last_finite_step(tmp_path: Path) -> None:
     """The model gets the weights of the last finite step."""
     net = rnn.Network([rnn.Elman(3)], 4, 4, "squared", reads="symbols")  # whose loss has no bound
     data, symbols = 1e3 * np.random.default_rng(0).normal(size=(9, 3)), np.ones((9, 1), int)

@@ -1,4 +1,4 @@
-"""`check_optimizer` accepts all our optimizers and a user's in five lines, and finds the faults of others."""
+"""`check_optimizer` accepts all optimizers and a user-defined one, and finds faults."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Odd(FirstOrder):
         return self.new(theta, g, state)
 
 
-def test_an_update_that_does_not_fit() -> None:
+def test_invalid_updates_are_rejected() -> None:
     cases = [
         (lambda t, g, s: (t, {"w": g}), "Odd.update returned 'w'"),
         (lambda t, g, s: (gn.sum(t), {}), r"the new θ must be a node of float64 of shape \[3\]"),
@@ -169,8 +169,8 @@ def test_an_update_that_does_not_fit() -> None:
         momentum.apply(theta, theta, state, mass=3)
 
 
-def test_the_slope_of_a_loss_in_the_rate_of_the_steps_before() -> None:
-    """A hypergradient: d loss(θ₃) / d ε through three steps = its finite difference, of steps on arrays."""
+def test_hypergradient_matches_finite_differences() -> None:
+    """d loss(θ₃) / d ε through three steps matches finite differences."""
     start = np.array([0.3, -0.4, 2.0])
 
     def loss(w: gn.Node) -> gn.Node:

@@ -232,7 +232,7 @@ def test_objective_against_dense_matrices() -> None:
     assert np.allclose(found, dense, atol=1e-7)
 
 
-def test_objective_is_a_function_of_w_alone() -> None:
+def test_objective_depends_on_w_only() -> None:
     """Earlier evaluations do not change results; a curvature product stays at its point."""
     network, u, arrays = small_network()
     objective = objective_of(network, u, also=u.final)
@@ -276,7 +276,7 @@ def test_fed_arrays_are_copied() -> None:
     assert objective.loss(w) != found[0][1]
 
 
-def test_dropout_is_one_function_until_redrawn() -> None:
+def test_dropout_masks_are_fixed_until_redrawn() -> None:
     network = rnn.Network([rnn.Elman(8), rnn.Elman(8)], inputs=3, outputs=3, dropout=0.5)
     u = network.unroll(3, 2)
     objective = objective_of(network, u, random=u.random)
@@ -300,7 +300,7 @@ def fed() -> tuple[rnn.Objective, gn.Node, gn.Node]:
     return rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x]), w, x
 
 
-def test_vectors_that_do_not_fit_change_nothing() -> None:
+def test_invalid_vectors_are_rejected_unchanged() -> None:
     objective, _, _ = fed()
     objective.feed(np.array([1, 2, 3.5]))  # float64, as rnn.Arrays takes it
     objective.feed([1, 2, 3.5])
@@ -330,7 +330,7 @@ def line(scale: float, dtype: str = "float64") -> rnn.Objective:
     return rnn.Objective(gn.sum(gn.squared_error(w * scale, np.full(2, scale, dtype))), [w])
 
 
-def test_a_norm_whose_square_is_no_number() -> None:
+def test_norms_with_overflowing_or_underflowing_squares() -> None:
     tiny = rnn.minimize(line(1e-85), rnn.LBFGS(), steps=1, tolerance=1e-300)
     assert tiny.reports[0].gradient_norm == pytest.approx(2e-170 * math.sqrt(2))
     start = line(1e100).start()
@@ -359,7 +359,7 @@ def two_parameters() -> rnn.Objective:
     return rnn.Objective(gn.sum(d * (gn.constant(H) @ d)) / 2, [w, b])
 
 
-def test_groups_are_factors_on_rate_and_decay() -> None:
+def test_groups_scale_learning_rate_and_weight_decay() -> None:
     cases = [
         (SGD(0.07, groups={"layer.*": {"rate": 0.5}}), [0.5, 0.5, 1], [1, 1, 1]),
         (SGD(0.07, weight_decay=0.2, groups={"*.b": {"weight_decay": 0}}), [1, 1, 1], [1, 1, 0]),

@@ -1,4 +1,4 @@
-"""Conjugate gradient against SciPy, structural damping against its dense form, Hessian-free steps at work."""
+"""Conjugate gradient against SciPy, structural damping against dense matrices, Hessian-free steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def system(size: int, seed: int = 0) -> tuple[Array, Array]:
     return m @ m.T / size + 0.1 * np.eye(size), generator.standard_normal(size)
 
 
-def test_iterates_are_scipys() -> None:
+def test_cg_iterates_match_scipy() -> None:
     a, b = system(30)
     solved = conjugate_gradient(lambda v: a @ v, b, tolerance=0, residual=1e-10, max_steps=90)
     assert solved.reason == "solved"
@@ -56,7 +56,7 @@ def test_iterates_are_scipys() -> None:
 
 
 def test_stops_when_progress_is_small() -> None:
-    """At the first step where (φ_i - φ_{i-k}) / φ_i < k ε, and not before: not at step k, from near the end."""
+    """Stops exactly at the first step where (φ_i - φ_{i-k}) / φ_i < k ε."""
     a, b = system(200, 3)
     for window, start in itertools.product([3, 10], [None, 1.01 * np.linalg.solve(a, b)]):
         with named(window, start):
@@ -70,7 +70,7 @@ def test_stops_when_progress_is_small() -> None:
             assert small == [False] * found.steps + [True]
 
 
-def test_some_iterates_are_kept() -> None:
+def test_cg_keeps_some_iterates() -> None:
     a, b = system(60)
     found = conjugate_gradient(lambda v: a @ v, b, tolerance=0, max_steps=40)
     steps = [step for step, _ in found.kept]
@@ -96,7 +96,7 @@ def test_cg_stops_at_nonpositive_curvature_or_non_finite_values() -> None:
             assert np.isfinite(found.x).all()
 
 
-def test_damping_of_the_change_itself() -> None:
+def test_damping_of_hidden_unit_changes() -> None:
     """(a, a, μ): μ times the Gauss-Newton matrix of ½ |a - a₀|²."""
     draws = np.random.default_rng(0).standard_normal
     W = gn.parameter(draws((3, 2)), name="W")
@@ -139,7 +139,7 @@ def run(objective: Any, optimizer: HessianFree, steps: int) -> tuple[Array, list
     return theta, [optimizer.step(objective, theta, state) for _ in range(steps)]
 
 
-def test_a_quadratic_needs_one_step_and_its_damping_falls() -> None:
+def test_quadratic_needs_one_step_and_damping_falls() -> None:
     theta, reports = run(Valley(), HessianFree(damping=1e-9, tolerance=0, cg_steps=30), 3)
     assert np.allclose(theta, np.arange(6), atol=1e-5)
     assert reports[0].ratio == pytest.approx(1, abs=1e-6)
@@ -147,8 +147,8 @@ def test_a_quadratic_needs_one_step_and_its_damping_falls() -> None:
     assert reports[1].damping == pytest.approx(1e-9 / 1.5)
 
 
-def test_a_start_that_the_model_rejects_is_no_success() -> None:
-    """From where one step of CG starts, φ is still above 0 and the loss higher: their quotient says nothing good."""
+def test_warm_start_rejected_by_the_model_raises_the_damping() -> None:
+    """φ is positive at the start of CG and the loss is higher, so the ratio is meaningless."""
     objective = Valley()
     optimizer = HessianFree(damping=0.1, cg_steps=1, warm_start=1.0)
     theta = np.full(6, 9.0)
@@ -160,8 +160,8 @@ def test_a_start_that_the_model_rejects_is_no_success() -> None:
     assert state["damping"][0] == pytest.approx(0.15)
 
 
-def test_a_step_that_only_harms_is_not_taken() -> None:
-    """Everywhere but at the start the loss is terrible: θ stays, λ grows, the next run starts cold."""
+def test_steps_that_raise_the_loss_are_not_taken() -> None:
+    """The loss is higher everywhere else: θ is unchanged, λ grows, and the next warm start is zero."""
     for value in [math.nan, math.inf, 1e30]:
         with named(value):
             start = np.full(6, 9.0)
@@ -177,7 +177,7 @@ def test_a_step_that_only_harms_is_not_taken() -> None:
             assert not state["direction"].any()
 
 
-def test_dampings_follow_how_good_the_model_was() -> None:
+def test_damping_follows_the_reduction_ratio() -> None:
     """× 3/2 where ρ < 1/4 or is no number, × 2/3 where ρ > 3/4: of λ, or by Krause's rule of μ alone. The objective is
     asked for μ itself then: in Sutskever's for λ μ, or for none."""
     objective = Valley(quartic=0.05)
@@ -198,8 +198,8 @@ def test_dampings_follow_how_good_the_model_was() -> None:
         assert state["damping"][0] == pytest.approx(0.5 * factor), ratio
 
 
-def test_augmented_directions_are_conjugate_to_the_first() -> None:
-    """And φ is least over the last direction and the Krylov space of what it leaves."""
+def test_augmented_directions_are_conjugate() -> None:
+    """φ is minimal over the last direction and the Krylov space."""
     a, b = system(12)
     c = np.linspace(-1, 2, 12)
     found = list(itertools.islice(conjugate_directions(lambda v: a @ v, b, augment=c), 7))
@@ -219,8 +219,8 @@ def test_augmented_directions_are_conjugate_to_the_first() -> None:
     assert found[-1].value == pytest.approx(best @ a @ best / 2 - b @ best)
 
 
-def test_the_line_search_asks_for_a_share_of_what_the_slope_promises() -> None:
-    """Not any decrease: f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ."""
+def test_line_search_requires_sufficient_decrease() -> None:
+    """The condition is f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ."""
     start, plain = np.full(6, 9.0), Valley()
     before, g = plain.gradient(start)
     delta = conjugate_gradient(lambda v: plain.hessian @ v, -g, tolerance=0, max_steps=6).x
@@ -235,7 +235,7 @@ def test_the_line_search_asks_for_a_share_of_what_the_slope_promises() -> None:
     assert report.scale == pytest.approx(0.64)
 
 
-def test_the_preconditioner_is_the_power_of_squares_and_damping() -> None:
+def test_preconditioner_is_a_power_of_squared_gradients_and_damping() -> None:
     scales = np.array([1.0, 30.0, 4.0, 0.2, 9.0, 100.0])
     objective: Any = Valley()
     objective.squared_gradients = lambda w: scales
@@ -261,7 +261,7 @@ class Line:
 
 
 def test_number_of_halvings_is_bounded() -> None:
-    """A loss that falls the more, the shorter the step: the last share is tried, and taken."""
+    """The loss falls more for shorter steps: the shortest step is tried and taken."""
     cusp = Line(lambda w: 1.0 if w[0] == 1 else abs(float(w[0]) - 1.0) - 1.0, np.ones_like)
     for halvings in (0, 1, 4):
         optimizer, theta = GreedyHessianFree(halvings=halvings), np.ones(1)
@@ -270,7 +270,7 @@ def test_number_of_halvings_is_bounded() -> None:
 
 
 def test_products_are_counted() -> None:
-    """Those for warm starts included, which are no steps of CG."""
+    """Includes products for warm starts."""
     for kind in [HessianFree, GreedyHessianFree, AugmentedHessianFree]:
         with named(kind):
             calls: list[int] = []
@@ -289,7 +289,7 @@ def test_products_are_counted() -> None:
 
 
 def test_steps_at_a_minimum_change_nothing() -> None:
-    """No loss is evaluated over and over, and the damping stays."""
+    """The loss is not evaluated repeatedly, and the damping is unchanged."""
     for kind in [HessianFree, GreedyHessianFree, AugmentedHessianFree]:
         with named(kind):
             evaluated: list[float] = []
@@ -302,7 +302,7 @@ def test_steps_at_a_minimum_change_nothing() -> None:
             assert all(np.array_equal(state[name], before[name]) for name in state)
 
 
-def test_a_broken_loss_on_its_own_batch_is_reported() -> None:
+def test_non_finite_loss_on_a_separate_batch_is_reported() -> None:
     class Apart(Valley):
         def gradient(self, w: Array) -> tuple[float, Array]:
             return 1.0, super().gradient(w)[1]
@@ -313,8 +313,8 @@ def test_a_broken_loss_on_its_own_batch_is_reported() -> None:
         assert (theta == 9).all()
 
 
-def test_steps_that_overflow_are_too_long() -> None:
-    """float32 weights, a model that is nearly flat: no warning, and a step that can be taken."""
+def test_overflowing_steps_are_shortened() -> None:
+    """float32 weights and a nearly flat model: no warning, and a finite step."""
     flat = Line(lambda w: float(np.sum(np.square(w, dtype=np.float64))), lambda w: 2 * w, 1e-39)
     theta, optimizer = np.ones(3, np.float32), HessianFree(adapts="nothing", damping=0)
     report = optimizer.step(flat, theta, optimizer.init(theta))
@@ -323,7 +323,7 @@ def test_steps_that_overflow_are_too_long() -> None:
 
 
 def test_directions_without_curvature_are_not_used_to_augment() -> None:
-    """No curvature along it, or a square that underflows: nothing is left to solve, nor to augment by."""
+    """Without curvature along the direction, or with an underflowing square."""
 
     def iterates(a: Array, b: Array, augment: Array | None = None) -> list[Array]:
         return [d.x for d in itertools.islice(conjugate_directions(lambda v: a @ v, b, augment=augment), 3)]
@@ -335,7 +335,7 @@ def test_directions_without_curvature_are_not_used_to_augment() -> None:
 
 
 def test_augmented_steps_where_the_model_is_exact() -> None:
-    """On a quadratic each coefficient is CG's; the last δ comes first, at the length that is best for it."""
+    """On a quadratic, coefficients match CG; the previous δ comes first, with its best length."""
     optimizer, objective = AugmentedHessianFree(tolerance=0, cg_steps=3), Valley()
     theta = np.full(6, 9.0)
     state = optimizer.init(theta)
@@ -350,8 +350,8 @@ def test_augmented_steps_where_the_model_is_exact() -> None:
     assert np.allclose(theta, second + directions[3].x)
 
 
-def test_augmented_steps_grow_shrink_and_turn() -> None:
-    """f = ½ w², its curvature said to be `model` times what it is; or its gradient to point the other way."""
+def test_augmented_steps_correct_wrong_curvature_and_sign() -> None:
+    """f = ½ w² with a curvature wrong by the factor `model`, or a gradient of the wrong sign."""
     for model in [4.0, 0.25, -1.0]:
         with named(model):
             line = Line(lambda w: 0.5 * float(w[0] ** 2), lambda w: w * math.copysign(1, model), abs(model))
@@ -362,7 +362,7 @@ def test_augmented_steps_grow_shrink_and_turn() -> None:
 
 
 @pytest.mark.parametrize("kind", [HessianFree, GreedyHessianFree])
-def test_a_metric_is_a_preconditioner(kind: Any) -> None:
+def test_metric_as_preconditioner(kind: Any) -> None:
     """Fewer products for the same losses."""
     draws = np.random.default_rng(3)
     x = (draws.integers(0, 12, 32) + np.arange(16)[:, None] * draws.integers(1, 4, 32)) % 12
@@ -382,7 +382,7 @@ def test_a_metric_is_a_preconditioner(kind: Any) -> None:
 
 
 def test_greedy_steps_never_raise_the_loss() -> None:
-    """Each direction in turn, shortened as long as that helps, as in Krause's algorithm 5."""
+    """Each direction is shortened while that reduces the loss, as in Krause's algorithm 5."""
     optimizer, objective = GreedyHessianFree(tolerance=0, cg_steps=4), Valley(quartic=0.5)
     objective.curvature = lambda w, structural=0.0: lambda v: objective.hessian @ v
     theta, (report,) = run(objective, optimizer, 1)
@@ -405,7 +405,7 @@ def test_greedy_steps_never_raise_the_loss() -> None:
 
 
 def test_rosenbrock_in_nodes() -> None:
-    """As squared errors: G is that of least squares (Gauss)."""
+    """As squared errors, with the G of least squares (Gauss)."""
     for optimizer in [HessianFree(damping=1e-3), GreedyHessianFree(), AugmentedHessianFree()]:
         with named(optimizer):
             result = rnn.minimize(rosenbrock(), optimizer, steps=200, tolerance=1e-9)

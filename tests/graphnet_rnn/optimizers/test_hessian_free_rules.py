@@ -1,4 +1,4 @@
-"""Rules of Hessian-free steps on hand-made losses; line searches against published tables."""
+"""Rules of Hessian-free steps on simple losses; line searches against published tables."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def by_iterate(reductions: Mapping[int, float], before: float = 100.0) -> Callab
     return lambda c: before - reductions.get(round(float(c.sum())), 0.0)
 
 
-def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
-    """The share refers to the largest reduction so far, not the last one (Sutskever 2013, 4.4)."""
+def test_cg_backtracks_after_losing_a_tenth_of_the_reduction() -> None:
+    """The tenth refers to the largest reduction so far, not the last one (Sutskever 2013, 4.4)."""
     for third, ends in [(9.1, False), (8.9, True)]:
         with case(third, ends):
             objective = Quadratic(by_iterate({1: 10.0, 2: 9.5, 3: third, 4: 9.2, 6: 9.2, 8: 9.2}))
@@ -69,7 +69,7 @@ def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
             assert report.chosen == 1
 
 
-def test_krauses_rule_counts_good_iterates_against_bad_ones() -> None:
+def test_krauses_rule_counts_good_and_bad_iterates() -> None:
     """μ is updated by ρ at each iterate; CG ends when μ has tripled (Krause 2015, 4.1)."""
     seen = [1, 2, 3, 4, 6, 8, 11]  # the iterates that are kept
     cases = [
@@ -91,7 +91,7 @@ def test_krauses_rule_counts_good_iterates_against_bad_ones() -> None:
             assert not steps or report.cg_steps == steps
 
 
-def test_krauses_rule_does_not_count_where_cg_is_still_making_up_for_its_start() -> None:
+def test_krauses_rule_ignores_iterates_of_positive_model_value() -> None:
     objective = Quadratic(lambda c: 0.0)
     far = 20.0 * np.linspace(-1, 1, SIZE)
     found = conjugate_gradient(lambda v: objective.A @ v, objective.b, far, max_steps=20, tolerance=0)
@@ -110,7 +110,7 @@ def test_krauses_rule_does_not_count_where_cg_is_still_making_up_for_its_start()
     assert (report.cg_reason, report.cg_steps) == ("limit", 20)
 
 
-def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
+def test_warm_start_is_a_share_of_the_last_cg_iterate() -> None:
     """The warm start is a share of CG's last iterate, not of the chosen one (Martens 2010, 4.5 and 4.6)."""
     for share, settings in [(0.95, {}), (0.0, {"warm_start": 0.0}), (0.5, {"warm_start": 0.5})]:
         with case(share):
@@ -127,14 +127,14 @@ def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
             assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 + g @ start)
 
 
-def test_default_settings_are_those_of_the_publications() -> None:
+def test_default_settings_match_the_publications() -> None:
     """CG's end: Martens 2010, 4.4; Sutskever 2013, 4.4. Greedy variant: Krause 2015, 4.1."""
     assert (HessianFree().warm_start, HessianFree().retained, HessianFree().tolerance) == (0.95, 0.9, 5e-4)
     assert (GreedyHessianFree().cg_steps, GreedyHessianFree().failures) == (100, 5)
     assert AugmentedHessianFree().warm_start == 1
 
 
-def test_a_share_is_halved_as_long_as_it_is_worse_than_none() -> None:
+def test_greedy_step_is_halved_until_the_loss_falls() -> None:
     """Halving continues even if the loss rises, until it is below the starting loss (Krause 2015, alg. 5)."""
     along = {1.0: 5.0, 0.5: 6.0, 0.25: -0.5, 0.125: -0.4}
     objective = Quadratic(lambda c: along.get(round(float(c[0]), 9), 0.0))
@@ -180,7 +180,7 @@ def test_dampings_stay_within_bounds() -> None:
             assert state["damping"][0] == pytest.approx(start * bound, rel=1e-9)
 
 
-def test_damping_falls_where_rounding_hides_what_a_step_does() -> None:
+def test_damping_falls_if_rounding_hides_the_decrease() -> None:
     """λ falls again when the promised reduction ½|g|²/λ is below the rounding error of the loss."""
     plateau = Slope(1e-3, lambda change: 1.0)
     for kind in [HessianFree, GreedyHessianFree]:
@@ -247,7 +247,7 @@ TABLES = {
 }
 
 
-def test_line_searches_have_the_tables_of_the_source() -> None:
+def test_line_searches_match_the_published_tables() -> None:
     for table, ((f, slope), c1, c2, rows) in TABLES.items():
         with case(table):
             for first, (evaluations, step) in zip((1e-3, 1e-1, 1e1, 1e3), rows, strict=True):
@@ -262,7 +262,7 @@ LOOSE = Wolfe(c1=1e-3, c2=0.9, width=0.1)
 
 
 def test_line_search_treats_non_finite_values_as_too_far() -> None:
-    """(α - 2)² with a first step beyond the edge: finds the minimum before the edge, else the edge."""
+    """(α - 2)² with a first step beyond the edge: finds the minimum, or else the edge."""
     for edge, broken, beyond in itertools.product(
         [0.3, 1.5, 3.5], ["value", "slope", "both"], [math.nan, math.inf, -math.inf]
     ):
@@ -281,7 +281,7 @@ def test_line_search_treats_non_finite_values_as_too_far() -> None:
                 assert search.ended == ("wolfe" if edge > 2 else "width") or asked == 20
 
 
-def test_a_line_search_ends_where_there_is_no_minimum() -> None:
+def test_line_search_ends_without_a_minimum() -> None:
     """A slope of the wrong sign, a loss without a minimum, and values that overflow."""
     search, asked = searched(abs, lambda a: -1.0, 1.0, LOOSE)
     assert (search.best, search.ended, asked) == (0.0, "trials", 20)

@@ -1,4 +1,4 @@
-"""L-BFGS and nonlinear conjugate gradient: against SciPy, over steps and batches, and on functions that break."""
+"""L-BFGS and nonlinear conjugate gradient against SciPy, over steps and batches, with failing functions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SMOOTH = {
 }
 
 
-def test_iterates_are_scipys() -> None:
+def test_iterates_match_scipy() -> None:
     """Each step (of one iteration) ends at SciPy's next iterate, with as many evaluations."""
     for name, (f, size, most) in SMOOTH.items():
         for kind, iterations in most.items():
@@ -94,7 +94,7 @@ def test_iterates_are_scipys() -> None:
                 assert abs(evaluations - found.nfev) <= 1
 
 
-def test_each_step_begins_where_the_last_one_ended() -> None:
+def test_each_step_starts_from_the_previous_point() -> None:
     for kind in KINDS:
         with case(kind):
             result = rnn.minimize(rosenbrock(), kind(), steps=1000)
@@ -107,7 +107,7 @@ def test_each_step_begins_where_the_last_one_ended() -> None:
                 assert (before.after, before.last_gradient_norm) == (after.before, after.gradient_norm)
 
 
-def test_h_is_that_of_the_formula() -> None:
+def test_two_loop_recursion_matches_the_formula() -> None:
     """-H g by the two-loop recursion equals H made of all pairs, with fewer and more pairs than `memory`."""
     for iterations in (2, 4, 9):
         optimizer = LBFGS(iterations=1, memory=4)
@@ -126,7 +126,7 @@ def test_h_is_that_of_the_formula() -> None:
         np.testing.assert_allclose(optimizer.direction(Point(theta, loss, g), state), -h @ g, rtol=1e-9)
 
 
-def test_it_does_not_matter_how_iterations_are_divided_into_steps() -> None:
+def test_division_of_iterations_into_steps_does_not_matter() -> None:
     """Equal bits for any division, and with or without the argument `rate`."""
     for kind, dtype in itertools.product(KINDS, ("float64", "float32")):
         with case(kind, dtype):
@@ -144,7 +144,7 @@ def test_it_does_not_matter_how_iterations_are_divided_into_steps() -> None:
             assert anew.tobytes() != ends[0][0], "what is kept counts"
 
 
-def test_a_step_that_is_cut_off_leaves_what_it_had() -> None:
+def test_interrupted_step_keeps_an_accepted_point() -> None:
     """After an interruption during an evaluation, θ is an accepted point, and the run can continue."""
 
     class CutOff(Plain):
@@ -170,8 +170,8 @@ def test_a_step_that_is_cut_off_leaves_what_it_had() -> None:
             assert rosen(theta)[0] < before
 
 
-def test_another_batch_is_judged_by_itself() -> None:
-    """The history is of another function. The loss still falls, and the gradient is computed anew."""
+def test_new_batches_are_evaluated_separately() -> None:
+    """Although the history belongs to another function, the loss falls; the gradient is computed again."""
     for kind in KINDS:
         with case(kind):
             theta, optimizer = begun(6, seed=1), kind(iterations=3)
@@ -187,7 +187,7 @@ def test_another_batch_is_judged_by_itself() -> None:
                 assert report.after == f(theta)[0] < before
 
 
-def test_a_history_without_progress_is_cleared() -> None:
+def test_history_without_progress_is_cleared() -> None:
     """With an invalid history, the step equals that of an empty history, after some failed searches."""
     for kind in KINDS:
         with case(kind):
@@ -212,7 +212,7 @@ def test_pairs_without_curvature_are_left_out() -> None:
     assert state["pairs"][0] == 0
 
 
-def test_noise_of_rounding_does_not_end_it() -> None:
+def test_rounding_noise_does_not_stop_the_search() -> None:
     """With values alone, it would end at gradients of about 10⁻⁵ (√(noise · curvature))."""
     f = bowl(6, 1e4)  # values have 13 correct digits; gradients are exact
     noisy = lambda w: (1 + f(w)[0] + 1e-13 * math.sin(1e9 * float(w.sum())), f(w)[1])
@@ -226,7 +226,7 @@ def test_noise_of_rounding_does_not_end_it() -> None:
             assert objective.calls == report.evaluations < 2000
 
 
-def test_tolerance_is_of_the_gradients_length() -> None:
+def test_tolerance_applies_to_the_gradient_norm() -> None:
     for kind in KINDS:
         with case(kind):
             theta, optimizer = begun(), kind(iterations=500, tolerance=1e-3)
@@ -239,7 +239,7 @@ def test_tolerance_is_of_the_gradients_length() -> None:
             assert (again.reason, again.iterations, again.evaluations) == ("tolerance", 0, 1)
 
 
-def test_decrease_is_a_share_of_the_loss() -> None:
+def test_decrease_is_relative_to_the_loss() -> None:
     """`decrease` is relative to |C|. With SciPy's max(|C|, 1), a small loss would end the run at once."""
     for kind, scale in itertools.product(KINDS, [1e-6, 1.0, 1e6]):
         with case(kind, scale):
@@ -267,8 +267,8 @@ class Cliff:
         return float((w[0] - 3) ** 2), 2 * (w - 3)
 
 
-def test_a_cliff_before_the_minimum() -> None:
-    """Every direction crosses the edge; θ ends before the edge, with a lower loss."""
+def test_non_finite_region_before_the_minimum() -> None:
+    """All directions cross the edge; θ stays before it, with a lower loss."""
     ways = itertools.product(KINDS, [math.nan, math.inf, -math.inf], (-0.5, 1.7, 2.999))
     for kind, beyond, edge in ways:
         with case(kind, beyond, edge):
@@ -293,7 +293,7 @@ def test_failed_line_searches_keep_the_last_point() -> None:
             assert last < 6 or report.after < report.before
 
 
-def test_no_step_from_where_nothing_is_finite_nor_from_a_minimum() -> None:
+def test_no_step_from_a_non_finite_loss_or_a_minimum() -> None:
     for kind in KINDS:
         with case(kind):
             theta = np.array([5.0])
@@ -314,7 +314,7 @@ def test_gradients_whose_square_is_zero() -> None:
             assert np.isfinite(rnn.minimize(objective, kind(), steps=4).theta).all()
 
 
-def test_impossible_settings() -> None:
+def test_invalid_settings_are_rejected() -> None:
     for name, value in {"iterations": 0, "memory": 2.5, "decrease": -1.0, "tolerance": math.nan}.items():
         with case(name), pytest.raises(UsageError, match=f"LBFGS: {name} .* not {value}"):
             LBFGS(**{name: value})

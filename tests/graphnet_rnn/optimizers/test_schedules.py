@@ -1,4 +1,4 @@
-"""Schedules by step against plain loops from the paper's equations; states that resume; settings that make it again."""
+"""Schedules against loops from the papers' equations; resuming and round trips through settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.tables import case
 MOMENTA = (0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999)
 
 
-def test_values_hold_from_their_step_on() -> None:
+def test_stepwise_values_start_at_their_step() -> None:
     """Sutskever 2013, 7.4.2: "3e-5 for the first 1500 iterations, 3e-4 for another 1500, 3e-3 for another 3000"."""
     rate = Stepwise({3000: 3e-3, 0: 3e-5, 1500: 3e-4})
     expected = [3e-5] * 1500 + [3e-4] * 1500 + [3e-3] * 3000
@@ -41,8 +41,8 @@ def test_momenta_at_exponentially_spaced_steps() -> None:
     assert Stepwise.spaced([0.5], 3) == Stepwise({0: 0.5})
 
 
-def test_the_last_tenth_and_the_cap() -> None:
-    """7.3: classical momentum is capped at 0.99, and the last tenth has it too; at 0.9 the cap holds there as well."""
+def test_then_and_capped() -> None:
+    """7.3: classical momentum is capped at 0.99, also in the last tenth."""
     whole = Stepwise.spaced(MOMENTA, last=200_000).then(0.99, at=540_000)
     assert [whole.at(step) for step in (300_000, 539_999, 540_000, 599_999)] == [0.999, 0.999, 0.99, 0.99]
     for cap in (0.99, 0.9):
@@ -122,7 +122,7 @@ SHAPES: dict[str, tuple[Schedule, list[float], float]] = {
 
 
 def test_shapes() -> None:
-    """The formula, the limit, the promised range; what it is made of says it again, in words and in JSON."""
+    """Formula, limit, declared range, and round trips through repr and JSON."""
     for schedule, expected, limit in SHAPES.values():
         with case(schedule, expected):
             found = [schedule.at(t) for t in range(len(expected))]
@@ -140,7 +140,7 @@ def test_shapes() -> None:
             assert hash(schedule) == hash(eval(repr(schedule), dict(vars(rnn.optimizers.schedules))))
 
 
-def test_by_epoch_the_same_of_epochs() -> None:
+def test_by_epoch_schedules_use_epochs() -> None:
     schedule = rnn.Warmup(100) * rnn.Cosine(10).by_epoch()
     assert schedule.reads == {"step", "epoch"}
     for step, epoch in ((0, 0), (57, 2), (500, 9)):
@@ -169,7 +169,7 @@ RATE = Stepwise({0: 0.01, 2: 0.1, 5: 0.03})
 MU = Stepwise({0: 0.5, 3: 0.9})
 
 
-def test_steps_are_those_of_the_equations() -> None:
+def test_steps_match_the_equations() -> None:
     """Eqs 7.1, 7.2 and 7.12, 7.13 with μ and ε of each step."""
     for kind in [Momentum, Nesterov]:
         with case(kind):
@@ -187,8 +187,8 @@ def test_steps_are_those_of_the_equations() -> None:
             assert (state["step"].tolist(), state["step"].dtype) == ([9], np.int64)
 
 
-def test_a_rate_by_step_is_that_rate_handed_to_each_step() -> None:
-    """Also one by a schedule of one's own; one that is handed to a step comes first, and the count goes on."""
+def test_learning_rate_schedule_matches_explicit_rates() -> None:
+    """Includes user-defined schedules; an explicit rate takes precedence, and counting continues."""
 
     class Wave(Schedule):
         range = 0.01, 0.03
@@ -212,7 +212,7 @@ def test_a_rate_by_step_is_that_rate_handed_to_each_step() -> None:
 
 
 def test_settings_of_section_7_4() -> None:
-    """As the text of 7.4.2 and table 7.3 have them."""
+    """As in 7.4.2 and table 7.3."""
     tasks = [("addition", 80), ("multiplication", 80), ("memory-5", 200), ("memory-20", 50)]
     made = [momentum_settings(TASKS[name](length)) for name, length in tasks]
     for numbers in made[:2]:
@@ -231,7 +231,7 @@ def test_settings_of_section_7_4() -> None:
 
 
 def test_zero_one_loss_is_by_symbol_of_memory_and_by_sequence_of_numbers() -> None:
-    """Of memory only the places to be remembered count, and each for itself; a NaN is wrong."""
+    """For memory, only remembered positions count, each separately; NaN is wrong."""
     task = TASKS["memory-20"](12)
     _, t = task.batch(np.random.default_rng(0), 6)
     o = np.eye(task.outputs)[t]
@@ -249,7 +249,7 @@ def test_zero_one_loss_is_by_symbol_of_memory_and_by_sequence_of_numbers() -> No
         zero_one_loss(adding, o[1:], t[1:])
 
 
-def test_a_run_of_factors_has_the_rates_of_its_steps_epochs_and_costs(tmp_path: Path) -> None:
+def test_product_of_schedules_uses_steps_epochs_and_costs(tmp_path: Path) -> None:
     schedule = rnn.Warmup(3) * rnn.OnPlateau(0.5, patience=1, tolerance=0.5) * rnn.Cosine(6).by_epoch()
     x = np.random.default_rng(0).normal(size=(3, 20, 1))
     problem = rnn.Arrays(rnn.Network([rnn.Elman(3)], 1, 1, loss="squared"), x, x.cumsum(0), 5, valid=0.25)

@@ -67,8 +67,8 @@ def information(*tables: tuple[Array, Array]) -> Array:
     return scipy.linalg.block_diag(*(n * (np.diag(p) - np.outer(p, p)) for p, n in rows))
 
 
-def test_a_hidden_markov_model_has_that_of_expectation_maximisation() -> None:
-    """Σ over rows of the tables: expected count · (diag(p) - p pᵀ); it is the likelihood's from above."""
+def test_hmm_surrogate_is_the_expected_information() -> None:
+    """Σ over rows of the tables: expected count · (diag(p) - p pᵀ), an upper bound."""
     for initial in ["pi", "given"]:
         with case(initial):
             hmm, u, objective, x = markov(initial)
@@ -138,7 +138,7 @@ def pulled_back(model: Any, v: Array, w: Array, covariance_of: Callable[..., Arr
     return np.mean([j.T @ c @ j for j, c in pieces], axis=0)
 
 
-def test_exact_likelihoods_have_the_covariance_of_the_machine() -> None:
+def test_likelihood_surrogate_is_the_model_covariance() -> None:
     """Jᵀ Cov(v, h, v hᵀ) J, mean over rows."""
     for name, make in MODELS.items():
         with case(name):
@@ -186,7 +186,7 @@ def of_chains(v_k: Array, b_v: Array, b_h: Array, W: Array) -> Array:
     return sum(within) / len(within) + centred.T @ centred / len(within)
 
 
-def test_contrastive_divergence_has_the_covariance_over_its_chains() -> None:
+def test_contrastive_divergence_surrogate_is_the_chain_covariance() -> None:
     for chains, (name, make) in itertools.product([1, 4], MODELS.items()):
         with case(chains, name):
             model = make()
@@ -230,7 +230,7 @@ def _free_energies(model: EnergyModel, v: Array, x: Array) -> Array:
     return -(x * b_v).sum(-1) - np.log1p(np.exp(x @ model.values["W"] + b_h)).sum(-1)
 
 
-def test_chains_are_drawn_by_the_gradient_and_held() -> None:
+def test_chains_are_drawn_by_gradient_and_kept() -> None:
     model = RBM(3, 2, dtype="float64", initial=LARGE)
     objective = ContrastiveDivergence(model)
     objective.feed(data(model))
@@ -252,8 +252,8 @@ def test_chains_are_drawn_by_the_gradient_and_held() -> None:
         model.divergence(v, v_k)
 
 
-def test_hessian_free_climbs_the_likelihood_by_chains() -> None:
-    """Cyclic patterns with noise: in 30 steps farther than Adam comes in 300."""
+def test_hessian_free_raises_the_likelihood_with_chains() -> None:
+    """With noisy cyclic patterns, 30 steps beat 300 steps of Adam."""
     generator = RNG(0)
     base = generator.random((4, 6)) < 0.5
     times = np.arange(8)[:, None] + generator.integers(0, 4, 20)
@@ -294,7 +294,7 @@ PROBLEMS: dict[str, tuple[Callable[[], rnn.Objective], int]] = {
 }
 
 
-def test_hessian_free_learns_and_finds_the_hidden_units_that_structural_damping_damps() -> None:
+def test_hessian_free_learns_with_structural_damping() -> None:
     """Structural damping is the mean over cases of Σ J_aᵀ e'(a) J_a; an error without hidden units."""
     for name, (make, units) in PROBLEMS.items():
         with case(name):
@@ -362,7 +362,7 @@ QUICK = [name for name in STRUCTURES if name not in rnn.cells.ALL or name in DIF
     "names", [QUICK, pytest.param(STRUCTURES, marks=pytest.mark.slow)], ids=["few", "all"]
 )
 def test_each_unit_is_damped_once(names: list[str]) -> None:
-    """uᵀ G_s v = Σ over units of R_u{a} e'(a) R_v{a} / batch, by differences; units of the same values are one."""
+    """uᵀ G_s v = Σ over units of R_u{a} e'(a) R_v{a} / batch, by differences; equal units count once."""
     for name in names:
         with case(name):
             cells, settings = STRUCTURES[name]

@@ -1,4 +1,4 @@
-"""Processes of mpiexec: the same bytes as one alone, and what happens when one of them fails."""
+"""Processes of mpiexec give the same bytes as one process; failing processes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ CARRIED = ("--shares=4", "--dropout=0.2", "--layers=2")
 
 @pytest.mark.parametrize("how", [DRAWN, pytest.param(CARRIED, marks=pytest.mark.slow)])
 def test_training_gives_the_same_bytes(how: tuple[str, ...], folder: Path) -> None:
-    """Two, and the one that goes on with their run, make that of one; three of them are threads elsewhere."""
+    """Runs with two processes, and resumed with one, match a run with one process."""
     assert ran(1, folder, *TRAIN, *how, "--epochs=2", "--out=1") == (0, "")
     assert ran(2, folder, *TRAIN, *how, "--epochs=1", "--out=run") == (0, "")
     assert ran(1, folder, *RESUME, "--epochs=2") == (0, "")
@@ -88,21 +88,21 @@ def test_training_gives_the_same_bytes(how: tuple[str, ...], folder: Path) -> No
     "how", [("--optimizer=hf(cg_steps=3)", "--gradient-batches=9"), ("--shares=8", "--batch=8")]
 )
 def test_up_to_eight_processes(how: tuple[str, ...], folder: Path) -> None:
-    """More than there are cores; 9 batches are no multiple of either number."""
+    """More processes than cores; 9 batches are a multiple of neither."""
     require_the_same(folder, *TRAIN, *how, "--epochs=1", "--steps=3", sizes=(1, 4, 8))
 
 
 @pytest.mark.slow
 @pytest.mark.cuda
-def test_sums_go_through_the_host_where_a_gpu_computes(folder: Path) -> None:
-    """Gradient, products of conjugate gradient and losses, of two processes that have a device each."""
+def test_sums_of_gpu_results_go_through_the_host(folder: Path) -> None:
+    """Gradient, conjugate gradient products and losses of two processes with a device each."""
     (folder / "book.txt").write_text("abcab cabba\n" * 60, encoding="utf-8")
     how = ("--cell=Elman", "--units=3", "--optimizer=hf(cg_steps=2)", "--gradient-batches=2", "--steps=2")
     require_the_same(folder, *SMALL, *how, "--time=4", "--batch=2", "--backend=cuda")
 
 
 @pytest.mark.cuda
-def test_sums_where_vectors_lie_on_a_gpu(tmp_path: Path) -> None:
+def test_sums_of_vectors_on_a_gpu(tmp_path: Path) -> None:
     assert ran(2, tmp_path, PROGRAM, "on_a_gpu") == (0, "well")
 
 
@@ -124,7 +124,7 @@ def test_only_the_first_process_prints(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", some_quick(["raises", "hangs", "dies"], ["dies"]))
-def test_one_that_fails_ends_all_and_the_run_goes_on(what: str, tmp_path: Path) -> None:
+def test_failed_process_ends_all_and_the_run_resumes(what: str, tmp_path: Path) -> None:
     process = started(2, tmp_path, PROGRAM, what, "run")
     _, said = process.communicate(timeout=600)
     assert process.returncode != 0
@@ -141,7 +141,7 @@ def test_one_that_fails_ends_all_and_the_run_goes_on(what: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_signal_reaches_all(number: int, folder: Path) -> None:
+def test_signals_reach_all_processes(number: int, folder: Path) -> None:
     process = started(2, folder, *TRAIN, "--shares=2", "--epochs=1000000", "--no-early-stopping", "--out=run")
     end = time.monotonic() + 300
     while not list((folder / "run").glob("model*")) and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Objectives and runs that several processes share: the same numbers, and the same files, as of one."""
+"""Shared objectives and runs give the same numbers and files as one process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ RUNS: dict[str, tuple[Callable[..., Trainer], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("name", some_quick(RUNS, ("drawn, Hessian-free", "carried, Adam", "carried, KFAC")))
-def test_a_shared_run_has_the_files_of_one_alone(name: str, tmp_path: Path) -> None:
+def test_shared_run_has_the_same_files(name: str, tmp_path: Path) -> None:
     """Two of the runs are stopped after an epoch and resumed with another number of processes."""
     make, optimizer = RUNS[name]
     make(optimizer(), 2, tmp_path / "alone", ALONE).run()
@@ -107,7 +107,7 @@ def test_every_optimizer_takes_the_same_steps_on_several_processes(name: str) ->
     assert len({row["train_bits"] for row in steps}) > 1  # it went somewhere
 
 
-def test_a_stopped_process_ends_all_after_the_same_step(tmp_path: Path) -> None:
+def test_stopped_process_ends_all_after_the_same_step(tmp_path: Path) -> None:
     def work(ranks: Ranks) -> tuple[str, int]:
         trainer = carried(rnn.Adam(0.01), 2, tmp_path / "run", ranks)
         stops = At(3, lambda: setattr(trainer._interruption, "came", True))
@@ -155,7 +155,7 @@ def test_different_settings_are_rejected_before_the_first_step(tmp_path: Path, m
     assert not (tmp_path / "run").exists()
 
 
-def test_errors_and_weights_that_part_end_all(tmp_path: Path) -> None:
+def test_errors_and_diverging_weights_end_all_processes(tmp_path: Path) -> None:
     """An error on the first rank ends all, and so does an error of a listener, after a checkpoint."""
 
     def fails(trainer: Trainer) -> None:
@@ -181,7 +181,7 @@ def test_errors_and_weights_that_part_end_all(tmp_path: Path) -> None:
     assert "already contains a run" in refused(2, lambda ranks: carried(rnn.Adam(0.01), 1, folder, ranks))
 
 
-def test_steps_that_are_not_divided_are_refused(tmp_path: Path) -> None:
+def test_indivisible_steps_are_rejected(tmp_path: Path) -> None:
     whole = rnn.CarriedText(network(), CORPUS, 6, 8)
     two = rnn.DrawnText(network(), CORPUS, 6, 4, gradient_batches=2)
     for problem, said in (
@@ -207,7 +207,7 @@ def test_one_process_without_mpiexec_and_mpi_variables_are_not_inherited(monkeyp
     assert rank_and_size() == (0, 1)
 
 
-def test_shares_carry_their_states_as_whole_batches_do(tmp_path: Path) -> None:
+def test_shares_carry_the_same_states_as_whole_batches(tmp_path: Path) -> None:
     """Carried states with two shares equal those with one, if an optimizer needs a gradient or a metric."""
     steps = (rnn.SGD(1e-9), rnn.Riemannian(rate=1e-9), rnn.NaturalGradient("kfac", rate=1e-9))
     for optimizer in (*steps, rnn.HessianFree()):
@@ -225,7 +225,7 @@ def test_shares_carry_their_states_as_whole_batches_do(tmp_path: Path) -> None:
             np.testing.assert_allclose(states[1], states[0], rtol=1e-5, atol=1e-7)
 
 
-def test_batches_that_are_made_lazily() -> None:
+def test_lazy_batches() -> None:
     """A list of batches gives the same loss as an array, although no other object holds its items."""
     net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS)
     u = net.unroll(4, 2, initial="zero")
@@ -259,7 +259,7 @@ def test_every_problem_is_shared_or_gives_a_reason(name: str, tmp_path: Path) ->
     require_same_files(contents(tmp_path / "2"), contents(tmp_path / "1"))
 
 
-def test_a_plain_batch_is_divided() -> None:
+def test_plain_batches_are_divided() -> None:
     """A batch is divided into batches of the objective's size; their mean equals that of the whole batch."""
     net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS, dtype="float64")
 
@@ -318,7 +318,7 @@ def test_any_division_gives_the_same_bits() -> None:
                 assert joined(known, 0, count).tobytes() == whole.tobytes()
 
 
-def test_a_rank_sends_few_branches() -> None:
+def test_ranks_send_few_branches() -> None:
     for count in COUNTS:
         with case(count):
             for first, end in itertools.combinations(range(count + 1), 2):

@@ -1,4 +1,4 @@
-"""Ranks as threads of one process: tests of sums and agreement without mpiexec."""
+"""Helpers: ranks as threads of one process, without mpiexec."""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ FORMS: dict[str, tuple[Any, tuple[float, float, float]]] = {
 }
 
 
-def test_units_are_the_same_however_they_are_written() -> None:
-    """A network with rescaled weights takes the same steps, rescaled, if there is no damping."""
+def test_steps_are_invariant_to_rescaled_weights() -> None:
+    """Without damping, a network with rescaled weights takes the same rescaled steps."""
     draws = np.random.default_rng(5).standard_normal
     cases = draws((12, 2)), draws((12, 3)), draws((12, 3))
     plain = {"W": draws((2, 3)), "U": draws((3, 3)), "b": draws(3)}
@@ -219,7 +219,7 @@ def test_invalid_arguments_are_rejected() -> None:
             ask(asked, objective.start(), net)
 
 
-def test_a_singular_metric_names_its_units() -> None:
+def test_singular_metric_error_names_the_units() -> None:
     """One or all inputs are 0, NaN or infinite."""
     one = [OuterProduct(each, damping=0.0) for each in UNITWISE]
     over_time = [Kronecker(over_time=how, damping=0.0) for how in ("independent", "symmetric", "linear")]

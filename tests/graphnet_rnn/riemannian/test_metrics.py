@@ -1,4 +1,4 @@
-"""Metrics and Riemannian steps: against the loops of the source, for other cells, and however a net is written."""
+"""Metrics and Riemannian steps against the source's loops, for other cells, and for equivalent networks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ METRICS = {
 }
 
 
-def test_steps_are_those_of_the_source() -> None:
+def test_steps_match_the_source() -> None:
     for kind, activation, name, (writing, outputs) in itertools.product(
         KINDS, ["tanh", "sigmoid"], METRICS, [("DH", "diagonal"), ("QDH", "quasi-diagonal")]
     ):
@@ -127,7 +127,7 @@ def net(cell: rnn.Cell, **settings: Any) -> rnn.Network:
     return rnn.Network([cell], 3, 3, initial_state="learned", **settings)
 
 
-def test_a_run_is_that_of_the_source() -> None:
+def test_run_matches_the_source() -> None:
     for kind, name in itertools.product(["GLNN", "RNN"], METRICS):
         with case(kind, name):
             pair = Pair(kind, time=40)
@@ -180,7 +180,7 @@ def test_cells_absent_from_the_publication_learn() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_to_the_same_bytes() -> None:
+def test_resumed_run_has_the_same_bytes() -> None:
     """A resumed run needs only the state and the settings, both stored as JSON."""
     x = np.array([0, 1, 2, 2, 1] * 8)
     for name, metric in METRIC_NAMES.items():
@@ -198,7 +198,7 @@ def test_a_run_goes_on_to_the_same_bytes() -> None:
             assert there.tobytes() == theta.tobytes()
 
 
-def test_batches_add_up_and_weight_decay_is_part_of_what_falls() -> None:
+def test_batches_are_averaged_and_weight_decay_is_included() -> None:
     """Two batches of half the sequences give the same step as one batch of all."""
     data = np.random.default_rng(0).integers(0, 3, (7, 6))
     network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64")
@@ -252,7 +252,7 @@ class Cliff(Plain):
         return super().metric_solver(metric, part, numbers, damping)
 
 
-def test_a_step_to_where_there_are_no_slopes_or_no_metric_is_undone() -> None:
+def test_steps_to_non_finite_gradients_or_metrics_are_undone() -> None:
     for what in ["slopes", "metric", "singular"]:
         with case(what):
             objective, theta, optimizer = Cliff(what), np.ones(2), Riemannian(rate=3.0)
@@ -342,8 +342,8 @@ PROMISED: dict[str, Metric] = {
 
 
 @pytest.mark.slow
-def test_a_net_in_other_words() -> None:
-    """Metrics that promise invariance take the same steps, and other metrics don't."""
+def test_metrics_are_invariant_as_documented() -> None:
+    """Invariant metrics take the same steps for equivalent networks, other metrics do not."""
     lost = {name: METRIC_NAMES[name]() for name in ("frequency", "rms")}
     for name, metric in (PROMISED | lost).items():
 

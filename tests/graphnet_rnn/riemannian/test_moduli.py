@@ -1,4 +1,4 @@
-"""Moduli by their definition, by eq. 24 and by random signs; Kronecker factors, dense and against curvlinops'."""
+"""Moduli by definition, eq. 24 and random signs; Kronecker factors against dense ones and curvlinops."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_outer_product() -> None:
     np.testing.assert_allclose(m, B**2, rtol=1e-9)
 
 
-def test_weights_are_derivatives_from_unit_to_unit() -> None:
+def test_weights_are_derivatives_between_units() -> None:
     any_loss = [
         [rnn.Elman(4), rnn.Elman(2)], [rnn.GRU(3), rnn.Elman(2)], [rnn.GraphRNN(4, edges=3)], [rnn.LSTM(3)],
         [rnn.LSTMPeephole(3)], [Twice(3)], [Leaky(3)],
@@ -111,7 +111,7 @@ def test_weights_are_derivatives_from_unit_to_unit() -> None:
             assert any(a.max() > 1e-3 for a in found[: len(defined)])
 
 
-def test_random_signs_estimate_it_without_bias() -> None:
+def test_random_sign_estimates_are_unbiased() -> None:
     """Estimates for 6,000 copies of a case, each with its own signs: their mean is the exact value."""
     cells = [(rnn.LSTM(3), "softmax"), (rnn.RHN(3, depth=2), "sigmoid"), (rnn.LayerNormLSTM(3), "squared")]
     for cell, loss in cells:
@@ -151,7 +151,7 @@ JUDGED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Arra
 }
 
 
-def test_whatever_a_loss_judges_is_right_or_refused() -> None:
+def test_moduli_match_hand_computed_values_or_raise_errors() -> None:
     """Each estimate equals m̃ = ½ Σ_y (∂o_y/∂V_i)² H_yy, by hand, or raises an error."""
     for judged, (write, slope) in JUDGED.items():
         W, O = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="O")
@@ -189,8 +189,8 @@ def test_whatever_a_loss_judges_is_right_or_refused() -> None:
                 np.testing.assert_allclose(mean, expected, rtol=0.35, atol=0.05 * expected.max())
 
 
-def test_derivatives_and_losses_of_one_unit_add_up() -> None:
-    """o = tanh(V) A - 2 sin(V) B, in one or two losses: derivatives add up before squaring, losses after."""
+def test_derivatives_and_losses_of_one_unit_are_summed() -> None:
+    """o = tanh(V) A - 2 sin(V) B: derivatives are summed before squaring, losses after."""
     W, A, B = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="A"), gn.parameter(X_0, name="B")
     V, t = gn.constant(X_0) @ W, gn.constant(T_0)
     o = gn.tanh(V) @ A - 2 * (gn.sin(V) @ B)
@@ -209,7 +209,7 @@ def test_derivatives_and_losses_of_one_unit_add_up() -> None:
 
 
 def test_unscored_steps_do_not_change_the_update() -> None:
-    """Only the last step counts: by a slice, by `unscored`, and by weights 0 with other targets."""
+    """Only the last step is scored: by a slice, `unscored`, or zero weights."""
     for metric in ["ruop", "qdruop", "kfac", "rms", "frequency", "rbpm", "qdrbpm_probed"]:
         with case(metric):
             net = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=1)
@@ -273,7 +273,7 @@ def values(u: Any, nodes: list[gn.Node]) -> list[Array]:
     return [np.asarray(a) for a in gn.compile(nodes, [u.inputs, u.targets])(*drawn(u))]
 
 
-def test_steps_are_those_of_the_dense_matrix() -> None:
+def test_steps_match_the_dense_matrix() -> None:
     """M of a group sums the covariances of all pairs of steps, by powers of the transition matrix."""
     u = unrolled([rnn.Elman(2)], TIME, BATCH)
     groups = unit_groups(u.cost, u.network.parameters.values())
@@ -358,7 +358,7 @@ def test_groups_without_factors_use_a_diagonal() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_steps_in_a_feed_forward_net_are_those_of_curvlinops() -> None:
+def test_steps_in_a_feed_forward_net_match_curvlinops() -> None:
     torch, curvlinops = pytest.importorskip("torch"), pytest.importorskip("curvlinops")
     draws = np.random.default_rng(0)
     sizes = list(itertools.pairwise((4, 6, 5, 3)))

@@ -1,4 +1,4 @@
-"""NaturalGradient: its equations as a plain loop over dense metrics, grafting, limits, what is refused."""
+"""NaturalGradient: equations as a loop over dense metrics, grafting, limits, invalid arguments."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def problem(batches: int = 1) -> tuple[Any, Callable[[int], None]]:
     return many, lambda step: many.feed(data[step * batches : (step + 1) * batches])
 
 
-def test_a_run_is_its_equations() -> None:
-    """For metrics that are linear in what adds up, M̄ is the mean of dense matrices, those of each batch."""
+def test_run_matches_the_equations() -> None:
+    """For linear metrics, M̄ is the mean of dense matrices of each batch."""
     metrics = [
         OuterProduct("full", "full", damping=0.3),
         OuterProduct("diagonal", "diagonal", damping=0.3),
@@ -66,8 +66,8 @@ def test_a_run_is_its_equations() -> None:
             np.testing.assert_allclose(found, theta, rtol=1e-7, atol=1e-9)
 
 
-def test_a_grafted_step_is_as_long_as_the_other_optimizers() -> None:
-    """For each parameter by itself, and in the direction of the metric."""
+def test_grafted_steps_have_the_length_of_the_other_optimizer() -> None:
+    """Separately for each parameter, in the direction of the metric."""
     for name in ["sgd", "rmsprop", "adam"]:
         with case(name):
             optimizer = NaturalGradient(Kronecker(), rate=0.02, momentum=0.0, graft=name)
@@ -90,7 +90,7 @@ def test_a_grafted_step_is_as_long_as_the_other_optimizers() -> None:
                     np.testing.assert_allclose(theta[each] - before[each], wanted, rtol=1e-5, atol=1e-9)
 
 
-def test_a_step_is_at_most_so_long_in_the_metric() -> None:
+def test_clip_norm_limits_steps_in_the_metric() -> None:
     metric = OuterProduct()
     for limit in (1e-3, 1e3):
         objective, feed = problem()
@@ -105,8 +105,8 @@ def test_a_step_is_at_most_so_long_in_the_metric() -> None:
         np.testing.assert_allclose(start - theta, whole * min(1.0, limit / length), rtol=1e-9)
 
 
-def test_a_state_or_metric_that_cannot_be_changes_nothing() -> None:
-    """One-hot inputs add up to the bias, so blocks are singular without damping; counts that no run has."""
+def test_invalid_states_and_singular_metrics_change_nothing() -> None:
+    """One-hot inputs sum to the bias, so blocks are singular without damping; invalid counts."""
     mean_of, end = "invalid state: a metric of", 2**63
     singular = OuterProduct(damping=0.0, output_damping=1.0)
     cases = [
@@ -151,8 +151,8 @@ def test_invalid_arguments_are_rejected() -> None:
         rnn.minimize(objective, NaturalGradient("ruop"), steps=1, feed=feed, state=state)
 
 
-def test_a_step_of_another_cost_is_in_its_own_metric() -> None:
-    """Two functions in turns, one of which learned states enter: M̄ is of the other, whichever comes first."""
+def test_steps_of_another_cost_use_their_own_metric() -> None:
+    """Two alternating functions: M̄ is the running mean of only the one without learned initial states."""
     network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=2, initial_state="learned")
     x = np.random.default_rng(0).integers(0, 3, (6, 4))
     made = []

@@ -1,4 +1,4 @@
-"""check_network passes a sound network and catches a fault in any of the three products."""
+"""check_network accepts a correct network and finds a fault in any of the three products."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_reports_three_products() -> None:
         check_network(rnn.Network([rnn.Elman(3)], 2, 2, loss="squared"))
 
 
-def test_a_wrong_rule_or_product_is_caught() -> None:
-    """Rules that are 1 % off, and the full Hessian in place of G."""
+def test_wrong_rules_and_products_are_caught() -> None:
+    """Rules with 1 % error, and the full Hessian instead of G."""
     backward, rop = Sigmoid.backward, Sigmoid.rop
     for what, where, name, wrong in (
         ("gradient", Sigmoid, "backward", lambda self, *given: [1.01 * g for g in backward(self, *given)]),

@@ -1,4 +1,4 @@
-"""Completions and orders of words against all of them; patterns against Python's; time lag by a loop."""
+"""Completions and word orders against enumeration, patterns against Python's, time lags against a loop."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def every_text(settings: dict[str, Any], same: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("settings", "same"), CONDITIONS)
-def test_completions_are_of_the_conditioned_distribution(settings: dict[str, Any], same: str) -> None:
-    """Exact samples, weighted ones, and the likeliest, against all texts that there are."""
+def test_completions_follow_the_conditional_distribution(settings: dict[str, Any], same: str) -> None:
+    """Exact and weighted samples and the likeliest completion, against all texts."""
     texts = every_text(settings, same)
     total = math.fsum(texts.values())
     found = rnn.complete(NET, "a", count=COUNT, attempts=10**6, **settings)
@@ -107,7 +107,7 @@ def random_pattern(draw: random.Random, depth: int) -> str:
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
-def test_patterns_match_what_those_of_python_do(count: int) -> None:
+def test_patterns_match_the_same_texts_as_python(count: int) -> None:
     draw = random.Random(0)
     texts = ["".join(t) for n in range(5) for t in itertools.product("\nabc", repeat=n)]
     vocabulary = rnn.data.Vocabulary("\nabc")
@@ -139,7 +139,7 @@ def test_invalid_or_unreachable_patterns_are_rejected() -> None:
         rnn.complete(network("abc", seed=1, scale=4.0), "a", ending="cabbcabcbacbcba", length=15, attempts=64)
 
 
-def test_lanes_of_any_number_read_as_one_run_does() -> None:
+def test_lanes_match_single_runs() -> None:
     for cell in (rnn.LSTM(4), rnn.GRU(3), rnn.MultiplicativeLSTM(3)):
         net = network("abc ", cell)
         encode, lanes = net.vocabulary.encode, rnn.Lanes(net, 4)
@@ -156,7 +156,7 @@ TEXT = "the cat sat on the mat and the rat sat on the cat and a cat ate a rat " 
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
-def test_the_order_found_is_the_likeliest_of_all(seed: int) -> None:
+def test_debag_finds_the_likeliest_order(seed: int) -> None:
     net = network("".join(set(TEXT)), rnn.Elman(4), seed=seed)
     lanes = rnn.Lanes(net, 16)
     for bag in rnn.tasks.draw_bags(TEXT, 2, words=4, context=1, seed=seed):
@@ -173,7 +173,7 @@ def test_the_order_found_is_the_likeliest_of_all(seed: int) -> None:
             assert found.correct == (found.words == bag.words)
 
 
-def test_bags_are_passages_of_the_text() -> None:
+def test_bags_contain_passages_of_the_text() -> None:
     words = TEXT.split()
     bags, model = rnn.tasks.draw_bags(TEXT, 10, words=5, context=1), rnn.NGrams(TEXT, 6)
     for bag in bags:
@@ -207,7 +207,7 @@ def test_counts_by_hand() -> None:
         assert model.probability(np.array([[2, symbol]]))[0] == pytest.approx(single[c])
 
 
-def test_probabilities_sum_to_one_and_texts_cost_their_sum() -> None:
+def test_probabilities_sum_to_one_and_costs_add_up() -> None:
     for order in (1, 2, 4):
         with case(order):
             model = rnn.NGrams(TEXT, order)
@@ -224,7 +224,7 @@ def test_probabilities_sum_to_one_and_texts_cost_their_sum() -> None:
             assert math.isfinite(whole[0])
 
 
-def test_ratios_are_those_of_a_plain_loop() -> None:
+def test_ratios_match_a_plain_loop() -> None:
     net = network("Th []ab.")
     characters = net.vocabulary.characters
     letters = [k for k, c in enumerate(characters) if c in "Thab "]

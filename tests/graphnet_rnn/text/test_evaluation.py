@@ -1,4 +1,4 @@
-"""Evaluation, reading and sampling against loops that read one character at a time, and counts by hand."""
+"""Evaluation, reading and sampling against loops over single characters, and counts by hand."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def brute_force(symbols: Array, lanes: int, context: int, kind: str) -> tuple[fl
 
 @pytest.mark.parametrize("kind", ["zero", "learned"])
 def test_evaluator_equals_a_loop(kind: str) -> None:
-    """Every character after the context, once; nothing is carried over from one text to the next."""
+    """Every character after the context counts once; no state is carried between texts."""
     seen: list[tuple[int, int]] = []
     two = ((40, 1, 0), (40, 1, 7), (40, 3, 0), (41, 3, 5))
     for length, lanes, context in (*two, (23, 4, 1), (9, 8, 3), (9, 20, 3), (2, 1, 0), (6, 2, 5)):
@@ -96,7 +96,7 @@ def test_evaluator_equals_a_loop(kind: str) -> None:
                 assert int((likeliest == symbols[max(1, context) :]).sum()) == correct
 
 
-def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
+def test_invalid_texts_are_rejected() -> None:
     network = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
     evaluator, dynamic = rnn.Evaluator(network, lanes=1), rnn.online.DynamicEvaluation(network, None)
     for read in (evaluator, dynamic):
@@ -186,8 +186,8 @@ def reader() -> rnn.Network:
     return net
 
 
-def test_a_cold_start_predicts_all_but_the_first_character() -> None:
-    """From zero states, by one run over the text."""
+def test_cold_start_predicts_all_but_the_first_character() -> None:
+    """From zero states, in one run over the text."""
     text, characters = TEXT[:60], reader().vocabulary.characters
     reading = rnn.read(reader(), text)
     o = rnn.run(reader(), reader().vocabulary.encode(text)[:, None])[0][:, 0]
@@ -207,7 +207,7 @@ def test_a_cold_start_predicts_all_but_the_first_character() -> None:
     assert len(rnn.read(reader(), "a", "b").nats) == 1
 
 
-def test_costs_of_pieces_are_means_of_a_reading() -> None:
+def test_costs_of_pieces_are_means_over_characters() -> None:
     costs = rnn.cost_over_text(reader(), TEXT, characters=25, context=1, lanes=1)
     nats = rnn.read(reader(), TEXT).nats
     assert costs.length == len(TEXT)
@@ -230,7 +230,7 @@ def test_states_are_carried_over_the_parts_of_a_corpus() -> None:
     assert [name for name, _ in rnn.cost_over_text(reader(), no_test).parts] == ["training", "validation"]
 
 
-def test_new_words_are_counted_where_they_begin() -> None:
+def test_new_words_are_counted_at_their_first_character() -> None:
     text = "int a; int b_1 = a;\nThe the_cat, the. naïve Ω a"
     words = ["int", "a", "b_1", "The", "the_cat", "the", "naïve", "Ω"]
     assert list(new_words(text)) == [0, 4, 11, 20, 24, 33, 38, 44]

@@ -1,4 +1,4 @@
-"""A small example of each problem of a Trainer, including a user's own.
+"""A small example of each training problem, including a user-defined one.
 
 python -m tests.graphnet_rnn.training.problems FOLDER NAME ... starts a run of each problem in the folder,
 and kills it at the second step.

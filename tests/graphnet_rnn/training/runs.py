@@ -1,4 +1,4 @@
-"""Training runs for tests: made of flat settings, stopped at a step, and compared byte by byte."""
+"""Helpers: training runs from flat settings, stopped at a step, and compared byte by byte."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def taken(problem: rnn.Arrays, x: Array) -> list[int]:
     return found
 
 
-def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
-    """Two epochs of 3 steps, of 3, 3 and 2 cases with weights, the last 3 of 11 kept."""
+def test_run_matches_a_loop_by_hand(tmp_path: Path) -> None:
+    """Two epochs of 3 steps with 3, 3 and 2 weighted cases; the last 3 of 11 are for validation."""
     losses = ["softmax", "sigmoid", "squared", "ctc"]
     for loss, initial_state, unscored in itertools.product(losses, ["zero", "learned"], [0, 2]):
         if loss == "ctc" and unscored:
@@ -110,7 +110,7 @@ def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
             assert outcome.best == min(row["valid_loss"] for row in epochs)
 
 
-def test_steps_of_several_batches_are_those_of_a_batched_objective() -> None:
+def test_steps_of_several_batches_match_a_batched_objective() -> None:
     """Hessian-free steps equal steps by hand on the same batches; an incomplete last step is left out."""
     x, t = data("softmax", 20)
     net, other = (network("softmax", seed=1) for _ in range(2))
@@ -156,7 +156,7 @@ def test_validation_split_has_the_requested_size(tmp_path: Path) -> None:
             assert outcome.best == epoch["valid_loss" if validated else "train_loss"]
 
 
-def test_a_case_without_weight_needs_no_targets() -> None:
+def test_zero_weight_cases_need_no_targets() -> None:
     for pool in [None, "last"]:
         with named(pool):
             x, t = data("squared")
@@ -171,7 +171,7 @@ def test_a_case_without_weight_needs_no_targets() -> None:
             assert outcomes[0].best == outcomes[1].best
 
 
-def test_a_batch_without_weight_changes_nothing() -> None:
+def test_zero_weight_batches_change_nothing() -> None:
     x, t = data("squared")
     problem = rnn.Arrays(network("squared"), x, t, 2, valid=None, weights=1.0 * (np.arange(CASES) == 0))
     seen: list[bytes] = [problem.model.theta.tobytes()]
@@ -320,7 +320,7 @@ def summed(problem: rnn.Arrays) -> tuple[float, Array, float]:
 
 
 def test_cases_of_several_lengths() -> None:
-    """Steps, epochs and validation equal sums over single cases."""
+    """Steps, epochs and validation match sums over single cases."""
     two = [(loss, by) for by in ("cases", "steps") for loss in ("softmax", "squared")]
     for loss, by in [*two, ("squared", "values"), ("sigmoid", "values"), ("ctc", "cases")]:
         with named(loss, by):
@@ -357,8 +357,8 @@ def test_batches_hold_similar_lengths() -> None:
     assert len(set(fed)) == len(fed)
 
 
-def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
-    """Gradient and curvature over batches of several lengths equal those over one batch of all cases."""
+def test_steps_over_ragged_batches_match_one_batch() -> None:
+    """Gradient and curvature over ragged batches match one batch of all cases."""
     cases = ragged("squared", "steps").chosen(np.arange(9))
     net = network("squared")
     packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=3, curvature_batches=3)
@@ -374,7 +374,7 @@ def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
 
 
 def test_steps_of_several_batches_have_the_same_cases_for_any_buckets() -> None:
-    """Two steps of two full batches of 5, of 23 cases. Buckets only change their division into batches."""
+    """Two steps of two full batches of 5, of 23 cases. Buckets only change the division into batches."""
     time, cases, net = 9, 23, rnn.Network([rnn.GRU(2)], 1, 1, loss="squared", dtype="float64")
     x = np.arange(time * cases, dtype=float).reshape(time, cases, 1) / 100
     lengths = np.random.default_rng(0).integers(1, time + 1, cases)
@@ -398,7 +398,7 @@ def test_steps_of_several_batches_have_the_same_cases_for_any_buckets() -> None:
     assert computed[4] < computed[1]
 
 
-def test_lengths_that_are_all_of_the_steps_change_no_bit() -> None:
+def test_full_lengths_do_not_change_the_gradient() -> None:
     x, t = data("squared")
     found = set()
     for lengths in (None, np.full(CASES, TIME)):
@@ -407,7 +407,7 @@ def test_lengths_that_are_all_of_the_steps_change_no_bit() -> None:
     assert len(found) == 1
 
 
-def test_targets_of_cases_as_a_whole() -> None:
+def test_targets_per_case() -> None:
     for loss, pool in itertools.product(["softmax", "squared"], ["last", "mean", "max"]):
         with named(loss, pool):
             x, t = data(loss)
@@ -461,7 +461,7 @@ def test_metrics_are_means_by_weight(tmp_path: Path) -> None:
             assert last["metrics"] == {name: problem.metrics()[name]()}
 
 
-def test_label_error_rate_is_of_each_case_by_itself() -> None:
+def test_label_error_rate_matches_single_cases() -> None:
     cases, net = ragged("ctc", "cases"), network("ctc")
     problem = rnn.Arrays(net, cases, valid=cases)
     decoded = []
@@ -471,7 +471,7 @@ def test_label_error_rate_is_of_each_case_by_itself() -> None:
     assert problem.metrics()["label_error_rate"]() == expected > 0
 
 
-def test_structural_damping_of_labels_is_that_of_each_case_by_itself() -> None:
+def test_structural_damping_with_ctc_matches_single_cases() -> None:
     """Σ w G_s / Σ w, where G_s is the mean over the steps of a case."""
     cases, net, found = ragged("ctc", "cases"), network("ctc"), []
     theta = net.theta.copy()
@@ -490,7 +490,7 @@ def test_structural_damping_of_labels_is_that_of_each_case_by_itself() -> None:
 
 
 def test_bits_are_between_0_and_1() -> None:
-    """Targets outside 0 ... 1 are refused, since the loss would have no minimum; weight 0 allows them."""
+    """Targets outside 0 ... 1 are rejected, since the loss would have no minimum; weight 0 allows them."""
     x, t = data("sigmoid")
     for wrong in (-1.0, 255.0, np.inf):
         t[2, 1, 0] = wrong
@@ -501,7 +501,7 @@ def test_bits_are_between_0_and_1() -> None:
     rnn.Arrays(network("sigmoid"), x, t, 2, weights=w)
 
 
-def test_labels_are_no_steps_though_there_are_as_many() -> None:
+def test_labels_are_not_masked_as_steps() -> None:
     """Six cases with six steps and six labels: labels are not masked after a case's end, as steps are."""
     draw = np.random.default_rng(0)
     labels = np.full((TIME, TIME), -1)
@@ -513,7 +513,7 @@ def test_labels_are_no_steps_though_there_are_as_many() -> None:
     assert (fed[1][:, 1:] == -1).all()
 
 
-def test_cases_without_a_scored_step_are_of_no_weight() -> None:
+def test_cases_without_scored_steps_have_no_weight() -> None:
     """The validation loss is the same for every batch size and number of buckets."""
     lengths = np.array([6, 2, 3, 4, 5, 2, 6])
     generator = np.random.default_rng(0)
@@ -544,7 +544,7 @@ def test_cases_without_a_scored_step_are_of_no_weight() -> None:
         rnn.Arrays(net, x, t, unscored=6, valid=None)
 
 
-def test_classes_that_are_missing_may_be_anything() -> None:
+def test_masked_classes_may_have_any_value() -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 1))
     there = np.array([[True, True, False], [True, False, True]])
     classes = np.array([[0, 1, 2], [1, 2, 0]])
@@ -580,7 +580,7 @@ def test_invalid_symbols_are_rejected() -> None:
             rnn.run(net, inputs)
 
 
-def test_a_loss_of_ones_own_is_weighed_as_the_network_s(tmp_path: Path) -> None:
+def test_custom_losses_are_weighted_like_built_in_ones(tmp_path: Path) -> None:
     """The built-in losses, passed as functions, train to the same numbers for all weights and lengths."""
     own: dict[str, Any] = {
         "softmax": gn.softmax_cross_entropy,
@@ -607,7 +607,7 @@ def test_a_loss_of_ones_own_is_weighed_as_the_network_s(tmp_path: Path) -> None:
             np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-4, atol=1e-6)
 
 
-def test_a_loss_of_ones_own_is_part_of_the_run(tmp_path: Path) -> None:
+def test_custom_loss_is_part_of_the_run_identity(tmp_path: Path) -> None:
     x, t = np.random.default_rng(0).standard_normal((2, 6, 12, 2)).astype("f4")
     net = rnn.Network([rnn.GRU(3)], 2, 2, "squared")
 
@@ -632,7 +632,7 @@ def test_a_loss_of_ones_own_is_part_of_the_run(tmp_path: Path) -> None:
     )
 
 
-def test_what_float32_would_round_together_is_refused() -> None:
+def test_values_rounded_by_float32_are_rejected() -> None:
     x = np.random.default_rng(0).normal(size=(10, 60, 2))
     for column, what in ((x + np.array([0, 1e9]), "inputs"), (x * 2 + 1e8 * np.eye(2)[1], "targets")):
         given = {"inputs": x, "targets": x, what: column}
@@ -646,7 +646,7 @@ def test_what_float32_would_round_together_is_refused() -> None:
         rnn.Arrays(rnn.Network([rnn.GRU(4)], 2, 2, loss="squared"), fine, x)
 
 
-def test_weights_that_sum_to_infinity_are_refused() -> None:
+def test_weights_with_infinite_sum_are_rejected() -> None:
     x, t = data("squared")
     network = rnn.Network([rnn.GRU(4)], INPUTS, OUTPUTS, loss="squared")
     with pytest.raises(DataError, match=r"the weights of the cases to train on sum to .*above .* of float32"):

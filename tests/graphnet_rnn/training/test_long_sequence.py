@@ -1,4 +1,4 @@
-"""A long sequence, piece by piece, is the whole of it."""
+"""A long sequence in pieces matches the whole sequence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def both(
     return whole, pieces, net.theta + 0.1 * draws.standard_normal(net.theta.size)
 
 
-def test_loss_and_gradient_are_those_of_all_steps() -> None:
+def test_loss_and_gradient_match_the_whole_sequence() -> None:
     squared = [("Elman", False, "squared"), ("LSTM", True, "squared")]
     for cell, learned, loss in [*itertools.product(CELLS, [False, True], ["softmax"]), *squared]:
         with case(cell, learned, loss):
@@ -59,7 +59,7 @@ def test_loss_and_gradient_are_those_of_all_steps() -> None:
             assert pieces.units == whole.units
 
 
-def test_a_node_that_is_several_states() -> None:
+def test_one_node_for_several_states() -> None:
     """The last input of the second layer is the state of the first."""
     net = rnn.Network([rnn.Elman(2), rnn.NARX(2, order=1, taps=1)], 2, 2, dtype="float64")
     net.theta = net.theta + np.random.default_rng(0).standard_normal(net.theta.shape)
@@ -95,7 +95,7 @@ def weighted(
     return whole, pieces, point, weights
 
 
-def test_weighted_loss_and_gradient_are_those_of_all_steps() -> None:
+def test_weighted_loss_and_gradient_match_the_whole_sequence() -> None:
     for cell, loss in [("LSTM", "softmax"), ("Elman", "squared")]:
         with case(cell, loss):
             whole, pieces, point, weights = weighted(cell, loss)
@@ -110,7 +110,7 @@ def test_weighted_loss_and_gradient_are_those_of_all_steps() -> None:
             assert pieces.explain_non_finite() == ""
 
 
-def test_weighted_metrics_are_those_of_all_steps() -> None:
+def test_weighted_metrics_match_the_whole_sequence() -> None:
     for part in ("hidden", "outputs"):
         whole, pieces, point, _ = weighted("LSTM")
         for metric in METRICS:
@@ -122,7 +122,7 @@ def test_weighted_metrics_are_those_of_all_steps() -> None:
                 np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
 
 
-def test_unfit_weights_are_refused() -> None:
+def test_invalid_weights_are_rejected() -> None:
     net = rnn.Network([rnn.Elman(2)], 2, 2)
     pieces = rnn.LongSequence(net, time=3)
     x = np.zeros((4, 1), int)
@@ -140,7 +140,7 @@ METRICS: list[Metric] = [
 
 
 @pytest.mark.slow
-def test_metrics_are_those_of_all_steps() -> None:
+def test_metrics_match_the_whole_sequence() -> None:
     whole_nets = [("LSTM", False, "all"), ("LSTM", True, "all"), ("GLNN", True, "all")]
     parts = [("Elman", True, "hidden"), ("Elman", True, "outputs")]
     for cell, learned, part in [*whole_nets, *parts]:
@@ -155,8 +155,8 @@ def test_metrics_are_those_of_all_steps() -> None:
                 np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
 
 
-def test_random_signals_are_carried_back_between_pieces() -> None:
-    """In the mean over draws the numbers are those of all steps, whose pieces' sizes do not count."""
+def test_random_signals_are_passed_between_pieces() -> None:
+    """The mean over draws matches all steps, for any piece size."""
     for metric in [Backpropagated("diagonal", estimate="probe"), OuterProduct("diagonal", sampled=True)]:
         with case(metric):
             whole, pieces, w = both("LSTM", time=11)
@@ -170,8 +170,8 @@ def test_random_signals_are_carried_back_between_pieces() -> None:
             assert a[1:].max() > 0
 
 
-def test_optimizers_take_it_and_memory_does_not_grow_with_the_sequence() -> None:
-    """1,000 steps by pieces of 50: the graph is that of 50."""
+def test_optimizers_accept_long_sequences_with_constant_graph_size() -> None:
+    """1,000 steps in pieces of 50: the graph has 50 steps."""
     for optimizer in [rnn.Riemannian("qdruop"), NaturalGradient("kfac"), rnn.Adam(0.01), rnn.LBFGS()]:
         with case(optimizer):
             objective = rnn.LongSequence(rnn.Network([rnn.GRU(3)], 3, 3), time=50)
@@ -205,7 +205,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-def test_inputs_that_are_not_finite_are_named() -> None:
+def test_non_finite_inputs_are_reported() -> None:
     objective = rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 1, "squared"), time=2)
     x = np.ones((5, 1, 3), "float32")
     x[3, 0, 1] = np.nan

@@ -1,4 +1,4 @@
-"""Averaged and frozen weights, functions as listeners, metrics, runs without a folder."""
+"""Averaged and frozen weights, callbacks, metrics, runs without a folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def averaged(weights: list[Array], keep: float) -> Array:
 
 
 @pytest.mark.parametrize("keep", [KEEP, 1.0])
-def test_the_average_is_what_is_validated_and_saved(keep: float, tmp_path: Path) -> None:
+def test_averaged_weights_are_validated_and_saved(keep: float, tmp_path: Path) -> None:
     passed: list[Array] = []
     told = Told(lambda: passed.append(np.asarray(trainer.theta, np.float64).copy()))
     trainer = begin("arrays", tmp_path / "run", average=keep, listeners=[told])
@@ -64,7 +64,7 @@ def test_functions_are_called_after_each_epoch(tmp_path: Path) -> None:
 
 
 def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
-    """By name of what the problem validates on; functions see the model with the weights that are validated."""
+    """Metrics by name; callbacks see the model with the validated weights."""
     problem = problems.carried()
 
     def largest_weight(model: rnn.Model) -> float:
@@ -88,8 +88,8 @@ def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
             Trainer(problems.own(), metrics=metrics).run()  # type: ignore[arg-type]
 
 
-def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its numbers and rows are those of one with a folder; run again, it goes on from where it stands."""
+def test_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results match a run with a folder; a second call continues the run."""
     monkeypatch.chdir(tmp_path)
     kept = begin("arrays", tmp_path / "run")
     kept.run()
@@ -129,8 +129,8 @@ def is_frozen(name: str) -> bool:
     return name.startswith("layer0.") or name == "output.b_o"
 
 
-def test_frozen_weights_stay_and_the_others_learn() -> None:
-    """As if it were constant: the objective over the others alone makes the same steps."""
+def test_only_unfrozen_weights_change() -> None:
+    """Steps match those of an objective over the other weights alone."""
     for optimizer in OPTIMIZERS:
         with case(optimizer):
             p = freezing()
@@ -142,7 +142,7 @@ def test_frozen_weights_stay_and_the_others_learn() -> None:
                 assert np.array_equal(node.value, before[name]) == is_frozen(name), name
 
 
-def test_the_gradient_is_that_of_the_others() -> None:
+def test_gradient_covers_unfrozen_weights_only() -> None:
     some, every = freezing(), freezing(frozen=())
     assert some.objective.size < every.objective.size == every.model.theta.size
     for each in (some, every):
@@ -154,8 +154,8 @@ def test_the_gradient_is_that_of_the_others() -> None:
     assert np.allclose(g, whole_g[np.concatenate(chosen) == 1], rtol=1e-5, atol=1e-7)
 
 
-def test_a_run_of_averaged_and_of_frozen_weights_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    """From the middle of an epoch, from its end, and from the end of a shorter run."""
+def test_resumed_run_with_averaged_and_frozen_weights_has_the_same_bytes(tmp_path: Path) -> None:
+    """Resumed within an epoch, at its end, and after a shorter run."""
 
     def trainer(folder: str, epochs: int = 4, listeners: Any = (), **how: Any) -> Trainer:
         settings = Training(rnn.Adam(0.01), epochs=epochs, average=KEEP, stopping=None)
@@ -172,7 +172,7 @@ def test_a_run_of_averaged_and_of_frozen_weights_goes_on_to_the_same_bytes(tmp_p
         trainer("parts", 6, frozen=()).resume()
 
 
-def test_texts_and_commas_and_what_cannot_be_frozen() -> None:
+def test_frozen_patterns_with_commas_and_invalid_patterns() -> None:
     corpus = rnn.data.Corpus.split("a text of some length, " * 40)
     symbols = len(corpus.vocabulary)
     network = rnn.Network([rnn.GRU(4), rnn.GRU(4)], symbols, symbols)
@@ -194,7 +194,7 @@ def test_texts_and_commas_and_what_cannot_be_frozen() -> None:
             freezing(frozen=frozen)
 
 
-def test_progress_is_shown_on_terminals_and_when_it_is_asked_for(
+def test_progress_is_shown_on_terminals_or_on_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def trained(**how: Any) -> list[str]:

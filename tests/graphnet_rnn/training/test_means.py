@@ -1,4 +1,4 @@
-"""Means: a step depends on its cases, not on how they are divided into batches."""
+"""Steps depend on their cases, not on the division into batches."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("loss", "kind", "ragged"), KINDS)
-def test_loss_gradient_and_curvature_are_those_of_the_cases(
+def test_loss_gradient_and_curvature_do_not_depend_on_batches(
     loss: str, kind: str | None, ragged: bool
 ) -> None:
     cost, g, bend, structural = of_cases(network(loss), loss, kind, ragged)
@@ -134,7 +134,7 @@ def stepped(problem: rnn.Arrays | rnn.GraphCases, optimizer: rnn.optimizers.Opti
 
 
 @pytest.mark.parametrize("name", rnn.optimizers.ALL)
-def test_steps_are_those_of_the_cases(name: str) -> None:
+def test_steps_do_not_depend_on_batches(name: str) -> None:
     optimizer = rnn.optimizers.ALL[name]()
     if hasattr(optimizer, "cg_steps"):  # CG steps beyond the number of cases only have rounding errors
         optimizer = replace(optimizer, cg_steps=8)
@@ -151,7 +151,7 @@ def test_steps_are_those_of_the_cases(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
+def test_steps_with_a_metric_do_not_depend_on_batches(name: str) -> None:
     for kind, loss, ragged in (
         (None, "softmax", True),
         ("steps", "softmax", False),
@@ -168,7 +168,7 @@ def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_steps_by_a_metric_are_those_of_the_cases_of_a_graph(name: str) -> None:
+def test_steps_with_a_metric_on_graph_cases_do_not_depend_on_batches(name: str) -> None:
     given = data("softmax", None)
     arrays = {"x": given["inputs"], "t": given["targets"], "lengths": LENGTHS}
 
@@ -186,7 +186,7 @@ def test_steps_by_a_metric_are_those_of_the_cases_of_a_graph(name: str) -> None:
 
 
 def test_weights_of_equal_cases_change_no_step() -> None:
-    """Copies of one case have one mean, whatever their weights; so damping relative to the mean must be the same."""
+    """Copies of one case have the same mean for any weights, and so the same relative damping."""
     x, t = (np.repeat(np.random.default_rng(seed).normal(size=(3, 1, 2)), 6, axis=1) for seed in (0, 1))
     for over_time in ("independent", "linear", "symmetric"):
         metric, steps = rnn.riemannian.Kronecker(sampled=False, over_time=over_time), []
@@ -226,7 +226,7 @@ def test_steps_without_a_target_change_nothing(optimizer: Any) -> None:
     assert 0 < outcome.best < 2
 
 
-def test_curvature_is_of_batches_with_targets() -> None:
+def test_curvature_batches_have_targets() -> None:
     generator = np.random.default_rng(0)
     x, t = generator.normal(size=(3, 6, 2)), generator.normal(size=(3, 6, 1))
     t[:, ::2] = np.nan

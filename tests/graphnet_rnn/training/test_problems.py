@@ -1,4 +1,4 @@
-"""All problems in a Trainer: stopped anywhere and resumed, they end with the bytes of a run that nobody stopped."""
+"""Interrupted and resumed runs end with the same files as uninterrupted runs, for every problem."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("name", some_quick(PROBLEMS, QUICK))
-def test_interrupted_and_resumed_is_never_stopped(name: str, whole: Any, tmp_path: Path) -> None:
-    """After the first step, in the middle of an epoch, at its end, and before the last step."""
+def test_interrupted_run_resumes_to_the_same_files(name: str, whole: Any, tmp_path: Path) -> None:
+    """Interrupted after the first step, within an epoch, at its end, and before the last step."""
     outcome, files = whole(name)
     per_epoch = outcome.steps // 3
     stops = sorted({1, per_epoch, per_epoch + max(1, per_epoch // 2), outcome.steps - 1})
@@ -85,8 +85,8 @@ def test_interrupted_and_resumed_is_never_stopped(name: str, whole: Any, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_and_resumed_is_never_stopped(whole: Any, tmp_path: Path) -> None:
-    """By SIGKILL: the second step was made, and no checkpoint knows of it."""
+def test_killed_run_resumes_to_the_same_files(whole: Any, tmp_path: Path) -> None:
+    """Killed by SIGKILL after the second step, before its checkpoint."""
     names, root = ("carried", "drawn", "arrays", "stream"), Path(rnn.__file__).parents[1]
     command = [sys.executable, "-m", problems.__name__, str(tmp_path), *names]
     subprocess.run(command, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
@@ -129,7 +129,7 @@ OF_OBJECTIVES: dict[str, problems.Change] = {
 FREE = {"threads", "memory", "backend", "network"}
 
 
-def test_another_run_is_refused_by_name(tmp_path: Path) -> None:
+def test_resume_with_other_settings_names_the_setting(tmp_path: Path) -> None:
     for name, row in PROBLEMS.items():
         if not row.changed:
             continue
@@ -148,7 +148,7 @@ def test_another_run_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_every_problem_describes_its_settings() -> None:
-    """Else a run could be continued as another one, and nobody would be told."""
+    """Otherwise, a run could be resumed with other settings."""
     for kind in sorted(own_kinds() - {rnn.CarriedText, rnn.DrawnText}, key=str):
         with case(kind):
             assert kind.description is not Problem.description, (
@@ -161,7 +161,7 @@ def test_every_problem_describes_its_settings() -> None:
             )
 
 
-def test_another_problem_is_refused_by_name(tmp_path: Path) -> None:
+def test_resume_with_another_problem_names_both(tmp_path: Path) -> None:
     begin("arrays", tmp_path / "run", epochs=1, listeners=[interrupt_at(1)]).run()
     with pytest.raises(
         UsageError, match=r"problem was Arrays, now it is CarriedText\. Use the same settings"
@@ -232,7 +232,7 @@ def test_listeners_are_called_in_order() -> None:
     assert seen == [(who, what) for what in ("started", "epoch 1", "epoch 2", "epochs") for who in "ab"]
 
 
-def test_costs_are_in_the_unit_of_the_problem_and_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+def test_costs_have_the_unit_of_the_problem_and_may_be_numpy_numbers(tmp_path: Path) -> None:
     run = begin("symbols", tmp_path / "run", log_every=1)
     first = run.problem.model.bits(draws().integers(0, 4, (20, 5)))  # type: ignore[attr-defined]
     run.run()
@@ -244,8 +244,8 @@ def test_costs_are_in_the_unit_of_the_problem_and_may_be_numbers_of_numpy(tmp_pa
     assert Trainer(problem, Training(epochs=1), tmp_path / "own").run().best == 0.25
 
 
-def test_a_run_that_cannot_begin_leaves_nothing(tmp_path: Path) -> None:
-    """It needs more than the bytes that it may keep."""
+def test_failed_start_leaves_no_files(tmp_path: Path) -> None:
+    """The run needs more memory than allowed."""
     for number, name in enumerate(["carried", "arrays, several batches"]):
         with case(name):
             folder = tmp_path / str(number)
@@ -257,8 +257,8 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path: Path) -> None:
             begin(name, folder / "run", epochs=1).run()
 
 
-def test_a_target_ends_a_run(tmp_path: Path) -> None:
-    """A task is solved where at most a hundredth is wrong; training alone reaches no goal."""
+def test_goal_ends_a_run(tmp_path: Path) -> None:
+    """A task is solved with at most 1 % errors; training alone reaches no goal."""
     run = begin("fresh", tmp_path / "a", goal=1.0)
     assert run.run().reason == "goal"
     assert run.progress.epoch == 1
@@ -269,8 +269,8 @@ def test_a_target_ends_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", some_quick(PROBLEMS, QUICK))
-def test_a_checkpoint_is_of_its_own_problem_and_whole(name: str, tmp_path: Path) -> None:
-    """A state that is cut off, or has another shape, is refused before anything is taken up."""
+def test_invalid_checkpoint_states_are_rejected(name: str, tmp_path: Path) -> None:
+    """States that are missing or have a wrong shape are rejected before anything is restored."""
     run = begin(name, tmp_path, listeners=[interrupt_at(2)])
     run.run()
     *others, path = run.folder.checkpoints()
@@ -289,8 +289,8 @@ def test_a_checkpoint_is_of_its_own_problem_and_whole(name: str, tmp_path: Path)
     again.resume()
 
 
-def test_metrics_are_of_the_present_weights() -> None:
-    """As a problem finds them that was never validated with others; of weights that are not learned as well."""
+def test_metrics_use_the_current_weights() -> None:
+    """Metrics match those of a new problem, also for weights that are not learned."""
     measured = lambda problem: [measure() for measure in problem.metrics().values()]
     names = [name for name, row in PROBLEMS.items() if row.make().metrics() and " batches" not in name]
     assert len(names) == 8
@@ -311,7 +311,7 @@ def test_metrics_are_of_the_present_weights() -> None:
     assert measured(problem) != before
 
 
-def test_an_epoch_validates_once_and_the_best_one_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epochs_validate_once_and_metrics_use_the_best_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, count = PROBLEMS["arrays"].make(), itertools.count()
     validate = problem.validate
     monkeypatch.setattr(problem, "validate", lambda: (next(count), validate())[1])
@@ -327,7 +327,7 @@ def test_an_epoch_validates_once_and_the_best_one_is_measured(monkeypatch: pytes
     assert problem.metrics()[name]() == found[outcome.best_epoch - 1] != found[-1]
 
 
-def test_expectation_maximization_is_the_fit_of_a_model(tmp_path: Path) -> None:
+def test_expectation_maximization_matches_fit(tmp_path: Path) -> None:
     s = draws().integers(0, 4, (20, 5))
     for smoothing in [0.0, 0.5]:
         with case(smoothing):
@@ -343,8 +343,8 @@ def test_expectation_maximization_is_the_fit_of_a_model(tmp_path: Path) -> None:
             assert costs[0] == pytest.approx(first, rel=1e-12)
 
 
-def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None:
-    """Batches of an epoch are its cases once each; the steps follow the objective's own gradient."""
+def test_energy_cases_match_contrastive_divergence_by_hand(tmp_path: Path) -> None:
+    """Each epoch uses each case once; steps follow the gradient of the objective."""
     v = bits(45, 6)
     model, other = rbm(), rbm()
     problem = rnn.EnergyCases(model, v, 10, gibbs_steps=2, seed=3)
@@ -375,8 +375,8 @@ def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None
     assert last["valid_error"] == pytest.approx(np.mean((kept - other.reconstruct(kept)) ** 2), rel=1e-5)
 
 
-def test_energy_cases_that_are_drawn_are_seen_once() -> None:
-    """New ones in each epoch, what validates stays; the same whenever they are asked for."""
+def test_drawn_energy_cases_are_used_once() -> None:
+    """Each epoch draws new cases; validation cases are fixed; draws are reproducible."""
     asked: list[int] = []
 
     def draw(generator: np.random.Generator, count: int, more: int = 0) -> Any:
@@ -402,7 +402,7 @@ def test_energy_cases_that_are_drawn_are_seen_once() -> None:
 
 @pytest.mark.parametrize("pool", [None, "last"])
 def test_balanced_classes_have_equal_totals_of_scored_weights(pool: str | None) -> None:
-    """With constant outputs, the mean of -ln p over the classes: weights and unscored targets change nothing."""
+    """With constant outputs, the loss is the mean of -ln p over classes, for any weights and unscored targets."""
     generator, share = draws(0), np.array([0.2, 0.3, 0.5])
     net = rnn.Network([rnn.GRU(2)], 1, 3, reads="vectors", dtype="float64", pool=pool)
     net.theta = np.zeros_like(net.theta)
@@ -432,7 +432,7 @@ def test_balanced_classes_weigh_only_training_cases() -> None:
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-7)
 
 
-def test_an_exponent_as_preconditioner_needs_single_cases(tmp_path: Path) -> None:
+def test_preconditioner_exponent_needs_single_case_gradients(tmp_path: Path) -> None:
     for name in ("movements", "arrays", "carried"):
         with case(name), pytest.raises(UsageError, match="needs the gradients of single cases"):
             Trainer(

@@ -1,4 +1,4 @@
-"""Identity of a run: `resume` with another setting that changes the numbers raises an error that names it."""
+"""Identity of a run: `resume` with other settings that affect results raises an error that names them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ FIXED = {
 }  # fmt: skip
 
 
-def test_a_setting_that_changes_the_numbers_is_refused(tmp_path: Path) -> None:
+def test_settings_with_effect_on_results_are_rejected(tmp_path: Path) -> None:
     begun_with: dict[str, Path] = {}
     for what, (before, now, named) in REFUSED.items():
         with case(what):
@@ -134,7 +134,7 @@ def test_a_setting_that_changes_the_numbers_is_refused(tmp_path: Path) -> None:
             assert (folder / "history.jsonl").read_bytes() == history
 
 
-def test_a_setting_that_changes_no_number_is_accepted(tmp_path: Path) -> None:
+def test_settings_without_effect_on_results_may_differ(tmp_path: Path) -> None:
     trainer(tmp_path / "whole").run()
     expected = rnn.load(tmp_path / "whole" / "model.safetensors").theta
     alone = {what: ACCEPTED[what] for what in ("layers, initial", "start")}

@@ -1,4 +1,4 @@
-"""Runs that are killed at random, and pairs of runs on the same files, write the same bytes as others."""
+"""Randomly killed runs, and pairs of processes on the same files, end with the same files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def whole(tmp_path: Path) -> tuple[dict[str, bytes], float]:
     return contents(folder / "run"), time.monotonic() - started
 
 
-def test_killed_again_and_again(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
+def test_repeatedly_killed_runs_resume_to_the_same_files(
+    tmp_path: Path, whole: tuple[dict[str, bytes], float]
+) -> None:
     rng, kills, runs = random.Random(0), 0, 0
     while kills < KILLS:
         folder = new_folder(tmp_path / str(runs))
@@ -113,8 +115,8 @@ def test_killed_again_and_again(tmp_path: Path, whole: tuple[dict[str, bytes], f
         assert not left_over(folder)
 
 
-def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
-    """One process trains as if it were alone; the other one ends with an error in one sentence."""
+def test_two_processes_starting_the_same_run(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
+    """One process trains normally; the other one ends with a one-line error."""
     rng = random.Random(1)
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))
@@ -127,8 +129,8 @@ def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> N
         assert not left_over(folder)
 
 
-def test_two_resume_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
-    """The files are correct, whichever process gets the run first and whatever the other one has read."""
+def test_two_processes_resuming_the_same_run(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
+    """The files are correct, whichever process acquires the lock first."""
     rng, contended = random.Random(2), 0
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))

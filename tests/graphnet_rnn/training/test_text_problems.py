@@ -1,4 +1,4 @@
-"""Texts as problems: pieces that carry their states, and independent sequences in the order of an epoch."""
+"""Text problems: pieces with carried states, and independent sequences."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def drawn(net: rnn.Network | None = None, **how: Any) -> DrawnText:
     return DrawnText(net or network(), corpus(7), 9, 4, **settings)
 
 
-def test_an_epoch_takes_every_sequence_at_most_once() -> None:
-    """Here all symbols are different, so that the first one tells where a sequence is from."""
+def test_each_sequence_is_used_at_most_once_per_epoch() -> None:
+    """All symbols are different, so the first one identifies a sequence."""
     net = rnn.Network([rnn.Elman(2)], 1000, 1000)
     problem = DrawnText(net, corpus(1000), 9, 4, gradient_batches=3, curvature_batches=2, sample=0)
     assert len(problem) == 111 // 12
@@ -59,8 +59,8 @@ def test_an_epoch_takes_every_sequence_at_most_once() -> None:
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "learned"])
-def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
-    """Against a network run by hand from its first state; curvature and loss are of the first batches."""
+def test_loss_ignores_unscored_steps(initial_state: str) -> None:
+    """Against a network run by hand; curvature and loss use the first batches."""
     net = network(initial_state=initial_state)
     problem = drawn(net, unscored=3)
     assert problem.items == 3 * 4 * 6
@@ -77,7 +77,7 @@ def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
             assert np.array_equal(one[0], other[0])
 
 
-def test_structural_damping_weighs_against_the_mean_loss() -> None:
+def test_structural_damping_is_a_mean_over_steps() -> None:
     """μ means the same for sequences of any length: both matrices are means over steps."""
     objective = drawn(unscored=3, gradient_batches=1, curvature_batches=1).feed(0, 0)
     summed = objective.objective
@@ -136,7 +136,7 @@ def test_invalid_arguments_are_rejected() -> None:
 
 @pytest.mark.parametrize("optimizer", [rnn.Nesterov(0.01), rnn.LBFGS(iterations=2), HessianFree()], ids=repr)
 def test_bits_do_not_count_the_weight_decay(tmp_path: Path, optimizer: rnn.optimizers.Optimizer) -> None:
-    """The first step's bits are those of the first weights, whatever the penalty."""
+    """The bits of the first step are those of the first weights, for any penalty."""
     for l2 in (0.0, 40.0):
         trainer(tmp_path / str(l2), l2=l2, optimizer=optimizer, log_every=1).run()
     first, other = (rows(tmp_path / str(l2), "step")[0]["train_bits"] for l2 in (0.0, 40.0))
@@ -147,8 +147,8 @@ def test_bits_do_not_count_the_weight_decay(tmp_path: Path, optimizer: rnn.optim
         assert all(seconds > 0 for seconds in times)
 
 
-def test_carried_states_are_those_of_the_step_before_it() -> None:
-    """However often a step evaluates the loss: the states that go on are where it began."""
+def test_carried_states_come_from_the_start_of_the_step() -> None:
+    """Steps may evaluate the loss several times; carried states are from the step's start."""
     seen: list[np.ndarray[Any, Any]] = []
     for optimizer in (rnn.LBFGS(iterations=4), rnn.SGD(1e-9)):
         run = trainer(None, optimizer=optimizer, **CARRIED)
@@ -161,7 +161,7 @@ def test_carried_states_are_those_of_the_step_before_it() -> None:
     ("initial", "k1"), [("zero", 7), ("learned", 3), pytest.param("zero", 3, marks=pytest.mark.slow)]
 )
 def test_training_by_windows(initial: str, k1: int) -> None:
-    """Two epochs by hand: the first window is scored whole, each other one in its last k₁ steps."""
+    """Two epochs by hand: the first window is scored completely, others in their last k₁ steps."""
     k2, batch = 7, 2
     data = Corpus.split("a cat sat on a mat, and a rat sat on the cat. " * 6)
     n = len(data.vocabulary)

@@ -1,4 +1,4 @@
-"""Training: it learns, is reproducible, and loses nothing when it is stopped."""
+"""Training learns, is reproducible, and loses nothing when interrupted."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_rate_follows_the_schedule(tmp_path: Path) -> None:
             assert [row["learning_rate"] for row in rows(tmp_path / name, "epoch")] == taken[6::7]
 
 
-def test_every_piece_gets_dropout_masks_of_its_own(tmp_path: Path) -> None:
+def test_every_piece_has_new_dropout_masks(tmp_path: Path) -> None:
     """The weights hardly change, so only the masks change the loss of a piece between epochs."""
     for dropout, kind in ((0.0, "zero"), (0.4, "zero"), (0.4, "learned")):
         net = {"layers": [rnn.GRU(8), rnn.GRU(8)], "dropout": dropout, "initial_state": kind}
@@ -122,7 +122,7 @@ def test_every_piece_gets_dropout_masks_of_its_own(tmp_path: Path) -> None:
         assert [a == b for a, b in zip(losses[:7], losses[7:], strict=True)] == [not dropout] * 7
 
 
-def test_a_folder_keeps_two_checkpoints_and_what_others_write(tmp_path: Path) -> None:
+def test_folder_keeps_two_checkpoints_and_other_files(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".model.safetensors.0123abcd.part").write_bytes(b"what a killed process was writing")
     theirs = tmp_path / "run" / ".curve.png.0123abcd.part"
@@ -145,8 +145,8 @@ def test_early_stopping_and_stop_end_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", some_quick(optimizers.ALL, ("adam", "lbfgs", "greedy_hf", "riemannian")))
-def test_interrupted_and_resumed_is_never_stopped(tmp_path: Path, name: str) -> None:
-    """Files are equal byte by byte, for interruptions at the first step, in an epoch and at its end."""
+def test_interrupted_run_resumes_to_the_same_files(tmp_path: Path, name: str) -> None:
+    """Files are equal byte by byte, for interruptions at the first step, within an epoch and at its end."""
     kind = optimizers.ALL[name]
     limit = {"clip_norm": 1.0} if issubclass(kind, optimizers.FirstOrder) else {}
     settings: dict[str, Any] = {"net": {"layers": [rnn.GRU(4)]}, "optimizer": kind(**limit), "epochs": 2}
@@ -176,8 +176,8 @@ def signalled(folder: Path, *numbers: int) -> Trainer:
     return trainer(folder, listeners=[At(5, lambda: [os.kill(os.getpid(), number) for number in numbers])])
 
 
-def test_signals_leave_a_checkpoint_and_a_second_one_ends_at_once(tmp_path: Path) -> None:
-    """A second SIGHUP does not count: a closed terminal often sends two, by the shell and the system."""
+def test_signals_write_a_checkpoint_and_a_second_one_exits(tmp_path: Path) -> None:
+    """A second SIGHUP is ignored: a closed terminal often sends two."""
     before = [signal.getsignal(number) for number in (INTERRUPT, END, HANG_UP)]
     for numbers in ((END,), (HANG_UP,), (INTERRUPT, HANG_UP), (HANG_UP, HANG_UP)):
         with case(*numbers):
@@ -197,7 +197,7 @@ def test_signals_leave_a_checkpoint_and_a_second_one_ends_at_once(tmp_path: Path
             signal.signal(number, handler)
 
 
-def test_a_listener_with_a_misspelt_method_is_rejected() -> None:
+def test_listeners_with_misspelt_methods_are_rejected() -> None:
     of_trainer = lambda self, trainer: None
     with pytest.raises(UsageError, match=r"Odd.step_ended: .* stepped\(trainer, report\)"):
         type("Odd", (Listener,), {"step_ended": of_trainer})
@@ -207,7 +207,7 @@ def test_a_listener_with_a_misspelt_method_is_rejected() -> None:
 fails = mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
-def test_a_listener_that_fails_loses_no_step(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_failed_listener_loses_no_step(tmp_path: Path, whole: dict[str, bytes]) -> None:
     """For example, its terminal has closed."""
     run = trainer(tmp_path / "parts", listeners=[At(5, fails)])
     with pytest.raises(OSError, match="No space left"):
@@ -216,9 +216,7 @@ def test_a_listener_that_fails_loses_no_step(tmp_path: Path, whole: dict[str, by
     require_it_goes_on(tmp_path / "parts", whole)
 
 
-def test_a_run_whose_steps_are_used_up_is_validated_there_and_goes_on(
-    tmp_path: Path, whole: dict[str, bytes]
-) -> None:
+def test_step_limit_validates_and_the_run_resumes(tmp_path: Path, whole: dict[str, bytes]) -> None:
     for steps in (1, 9, 20):
         folder = tmp_path / str(steps)
         with case(steps):
@@ -233,7 +231,7 @@ def test_a_run_whose_steps_are_used_up_is_validated_there_and_goes_on(
             require_it_goes_on(folder, whole)
 
 
-def test_the_processors_time_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_time_limit_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processor time that was used before `resume` counts."""
     now = itertools.count()
     monkeypatch.setattr(time, "process_time", lambda: float(next(now)))
@@ -281,7 +279,7 @@ def test_failed_resume_or_run_changes_no_file(tmp_path: Path) -> None:
         trainer(tmp_path / "run", epochs=1).resume()
 
 
-def test_a_changed_history_is_reported(tmp_path: Path) -> None:
+def test_changed_history_is_reported(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", listeners=[interrupt_at(9)])
     run.run()
     written = run.folder.history.read_bytes()
@@ -301,7 +299,7 @@ def test_a_changed_history_is_reported(tmp_path: Path) -> None:
             require_same_files(contents(tmp_path / "run"), before)
 
 
-def test_a_best_model_that_was_lost_or_changed_is_there_again(tmp_path: Path) -> None:
+def test_lost_or_changed_best_model_is_restored(tmp_path: Path) -> None:
     """The model is restored if it is missing, empty or another run's, even if the best epoch was long ago."""
 
     class Worse(Listener):
@@ -323,7 +321,7 @@ def test_a_best_model_that_was_lost_or_changed_is_there_again(tmp_path: Path) ->
         require_it_goes_on(tmp_path / "parts", contents(tmp_path / "whole"), listeners=[Worse()])
 
 
-def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     in_the_way = r"training would overwrite|already contains a run|\.lock is a file with content, not a lock"
     for name in ("timing.jsonl", "curve.png", "history.jsonl", "model.safetensors", ".lock"):
         with case(name):
@@ -336,8 +334,8 @@ def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path) -> Non
             assert left == {name: "somebody's notes"}
 
 
-def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
-    """A folder of others may have symbolic links to a user's files; dangling links are refused as well."""
+def test_runs_do_not_write_through_links(tmp_path: Path) -> None:
+    """Folders may contain symbolic links to other files; dangling links are rejected as well."""
     for name in ("model.safetensors", "history.jsonl", "timing.jsonl", "checkpoint-000000099.safetensors"):
         with case(name):
             folder, new = tmp_path / f"of {name}", tmp_path / f"new {name}"
@@ -362,7 +360,7 @@ def test_a_run_writes_through_no_link(tmp_path: Path) -> None:
             assert not (tmp_path / "nothing").exists()
 
 
-def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_history_changed_during_a_run(tmp_path: Path, whole: dict[str, bytes]) -> None:
     """No checkpoint is written for a changed history; older ones can be resumed if it is restored."""
     kept: list[bytes] = []
     for change in ("removed", "shortened", "added to"):
@@ -382,8 +380,8 @@ def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, whole: dic
             require_it_goes_on(history.parent, whole)
 
 
-def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """A refused trainer changes no file: only the process that holds the lock may cut the history."""
+def test_rejected_trainer_changes_no_file(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    """Only the process that holds the lock may truncate the history."""
 
     def another() -> None:
         before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
@@ -408,9 +406,7 @@ def test_resume_continues_from_steps_of_another_process(tmp_path: Path, whole: d
             require_same_files(contents(folder), whole)
 
 
-def test_a_checkpoint_that_is_replaced_while_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_replaced_during_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training process may remove old checkpoints; a reader then reads the newer one."""
     trainer(tmp_path / "run", listeners=[interrupt_at(5)]).run()
     folder, read = RunFolder(tmp_path / "run"), read_training_state
@@ -424,7 +420,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(
     assert folder.read_checkpoint().path.name == "checkpoint-000000021.safetensors"
 
 
-def test_a_run_whose_folder_is_removed_ends_and_writes_into_no_other_run_s(tmp_path: Path) -> None:
+def test_run_ends_if_its_folder_is_removed(tmp_path: Path) -> None:
     """The folder may have been made again by another run."""
     theirs: dict[str, bytes] = {}
 
@@ -445,7 +441,7 @@ def test_a_run_whose_folder_is_removed_ends_and_writes_into_no_other_run_s(tmp_p
     assert not (tmp_path / "gone").exists()
 
 
-def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_removed_lock_is_acquired_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
     """The lock is made again with the next file. If another run has taken it by then, this run ends."""
     lock = tmp_path / "run" / ".lock"
     there: list[bool] = []
@@ -510,7 +506,7 @@ def fills_half_a_row(file: io.FileIO, line: bytes) -> None:
     fails()
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_full_disk_loses_nothing(tmp_path: Path, whole: dict[str, bytes]) -> None:
     """If only a part of a row fits on the disk, it is removed, and the run can be resumed."""
     for what, function, failing, last in (
         ("the first row", "graphnet_rnn.training.folder.append_line", fails, 0),
@@ -531,7 +527,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, whole: dict[str, bytes]) -> N
             require_it_goes_on(tmp_path / what, whole)
 
 
-def test_a_checkpoint_that_cannot_be_removed_stays(
+def test_checkpoints_that_cannot_be_removed_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes]
 ) -> None:
     """Training continues, since the new checkpoint is complete."""

@@ -1,4 +1,4 @@
-"""A listener that keeps what each step reported."""
+"""A listener that stores the report of each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves of characters: every dot, read back from the braille."""
+"""Text curves in braille: every dot is checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dots(lines: list[str]) -> np.ndarray:
     return grid
 
 
-def test_a_falling_line_goes_from_corner_to_corner_without_gaps():
+def test_falling_line_has_no_gaps():
     lines = text_curve([(0, 1), (1, 0)], width=24, height=4)
     grid = dots(lines)
     assert grid[0, 0]
@@ -37,12 +37,12 @@ def test_a_falling_line_goes_from_corner_to_corner_without_gaps():
     assert [line[:2] for line in (lines[0], lines[-1])] == ["1┤", "0┤"]
 
 
-def test_a_steep_step_is_upright():
+def test_steep_steps_are_vertical():
     grid = dots(text_curve([(0, 0), (10, 0), (10.01, 5), (20, 5)], width=22, height=3))
     assert (grid.sum(axis=1) > 0).all()
 
 
-def test_points_are_marked_where_they_are():
+def test_points_are_marked_at_their_position():
     lines = text_curve([(0, 0), (10, 10)], [(10, 0)], width=20, height=4)
     assert lines[-1].endswith("●")
     assert sum(line.count("●") for line in lines) == 1
@@ -54,7 +54,7 @@ def test_columns_take_the_mean_of_their_points():
     assert (grid[:, 4:-4].sum(axis=0) <= 2).all(), "a flat line, for the noise cancels"
 
 
-def test_the_first_steep_steps_do_not_press_the_rest_together():
+def test_axis_ignores_steep_first_steps():
     line = [(0, 100.0), *((x, 3 - x / 100) for x in range(1, 101))]
     assert text_curve(line, width=40)[0].startswith("2.98┤")
 
@@ -71,7 +71,7 @@ def test_width_height_and_colours():
         assert all(row.count("\x1b[0m") == (row.count("\x1b") > 0) for row in painted)
 
 
-def test_one_point_a_flat_line_and_numbers_that_are_not_finite():
+def test_single_points_flat_lines_and_non_finite_values():
     assert len(text_curve([(1, 1)], width=20, height=2)) == 2
     assert len(text_curve([], [(1, 1)], width=20, height=2)) == 2
     assert text_curve([(0, 2), (1, 2), (2, math.nan), (math.inf, 2)])[0].startswith("2┤⠉")

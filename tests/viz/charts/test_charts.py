@@ -1,4 +1,4 @@
-"""Charts of one kind each: what is drawn is the numbers, each in its place."""
+"""Charts show the given numbers at the right positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from viz.charts.music import MISSED
 pytest.importorskip("matplotlib")
 
 
-def test_rows_are_steps_and_columns_places() -> None:
+def test_attention_map_has_steps_as_rows_and_places_as_columns() -> None:
     shares = np.array([[0.1, 0.9, 0.0], [1.0, 0.0, 0.0]])
     (axes,) = viz.attention_map(shares, read="abc", written=["x", "y"]).axes
     (image,) = axes.images
@@ -53,7 +53,7 @@ def test_lags_are_the_differences_and_zero_is_drawn() -> None:
     assert len(axes.collections) == 1  # one run has no error
 
 
-def test_a_panel_has_the_column_of_each() -> None:
+def test_joint_curves_have_one_panel_per_column() -> None:
     generator = np.random.default_rng(0)
     truth, other = generator.standard_normal((2, 30, 9))
     figure = viz.joint_curves(truth, {"rnn": other}, columns=[2, 7], names=[f"joint {i}" for i in range(9)])
@@ -68,7 +68,7 @@ def test_a_panel_has_the_column_of_each() -> None:
     assert [axes.get_ylabel() for axes in viz.joint_curves(truth).axes] == [f"column {c}" for c in most]
 
 
-def test_images_lie_below_those_that_they_are_made_of() -> None:
+def test_image_rows_are_drawn_below_each_other() -> None:
     generator = np.random.default_rng(0)
     x, y = generator.random((3, 20)), generator.random((3, 4, 5))
     figure = viz.image_rows({"images": x, "net": y}, width=5, title="Curves")
@@ -86,7 +86,7 @@ def test_images_lie_below_those_that_they_are_made_of() -> None:
     np.testing.assert_array_equal(axes.images[0].get_array()[:, :4], np.arange(16).reshape(4, 4))
 
 
-def test_a_constant_first_row_has_the_scale_of_all_rows() -> None:
+def test_constant_first_row_uses_the_scale_of_all_rows() -> None:
     for images, limits in (
         ({"a": np.zeros((2, 4)), "b": np.ones((2, 4))}, (0, 1)),
         ({"a": np.ones((2, 4))}, (1, 1)),
@@ -99,7 +99,7 @@ def test_a_constant_first_row_has_the_scale_of_all_rows() -> None:
 VIDEO = np.random.default_rng(0).random((9, 12))
 
 
-def test_a_strip_has_the_requested_frames() -> None:
+def test_filmstrip_has_the_requested_frames() -> None:
     wide, other = VIDEO.reshape(9, 3, 4), 1 - VIDEO.reshape(9, 3, 4)
     axes = viz.filmstrip({"is": wide, "was": other}, count=3, every=2, first=1).axes
     for row, video in enumerate((wide, other)):
@@ -110,7 +110,7 @@ def test_a_strip_has_the_requested_frames() -> None:
     assert len(viz.filmstrip(VIDEO[:, :9], first=7).axes) == 2
 
 
-def test_a_page_holds_every_pixel() -> None:
+def test_animation_page_has_every_pixel() -> None:
     page = viz.animation({"<is>": VIDEO.reshape(9, 3, 4)}, 25, "A & B").html
     assert "<title>A &amp; B</title>" in page
     assert not re.search(r"https?:|src=|href=", page)
@@ -122,7 +122,7 @@ def test_a_page_holds_every_pixel() -> None:
     np.testing.assert_array_equal(pixels, np.rint(255 * VIDEO).ravel())
 
 
-def test_a_gif_moves(tmp_path: Path) -> None:
+def test_gif_has_every_frame(tmp_path: Path) -> None:
     video = np.zeros((4, 10, 10))
     video[np.arange(4), np.arange(4), 2 * np.arange(4)] = 1
     shown = viz.animation({"is": video, "not": 1 - video}, 5)
@@ -146,7 +146,7 @@ def test_a_gif_moves(tmp_path: Path) -> None:
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == shown.html
 
 
-def test_a_field_is_a_column_and_a_row_is_what_reaches_its_unit() -> None:
+def test_receptive_fields_are_columns_of_the_weights() -> None:
     W, between = np.arange(36.0).reshape(9, 4) - 20, np.arange(16.0).reshape(4, 4)
     left, right = viz.receptive_fields(W, between, units=3).axes[:2]
     tiles = left.images[0].get_array()
@@ -159,7 +159,7 @@ def test_a_field_is_a_column_and_a_row_is_what_reaches_its_unit() -> None:
     assert len(viz.receptive_fields(W.reshape(3, 3, 4)).axes) == 2  # the field, and its scale
 
 
-def test_a_curve_is_the_schedule() -> None:
+def test_schedule_curve_matches_the_schedule() -> None:
     costs = [3.0, 2.0, 2.0, 2.0, 1.0]
     for schedule, how, last, words in [
         (rnn.Warmup(10).then(rnn.Cosine(30)), {}, 44, "step"),
@@ -181,7 +181,7 @@ def test_a_curve_is_the_schedule() -> None:
     assert set(rnn.OnPlateau()._repr_mimebundle_()) == {"text/plain"}
 
 
-def test_a_bar_is_a_key_for_as_long_as_it_sounds() -> None:
+def test_piano_roll_bars_have_the_length_of_notes() -> None:
     def bars(axes: Any) -> dict[str, set[tuple[float, float, float]]]:
         """By colour (key, first frame, frames)."""
         found: dict[str, set[tuple[float, float, float]]] = {}
@@ -224,8 +224,8 @@ def test_loss_by_calls_is_the_best_so_far() -> None:
     assert "<svg" in chart.svg
 
 
-def test_movements_are_the_trajectories() -> None:
-    """The limb goes from the shoulder by the elbow to the hand; what is pushed lies over the way."""
+def test_arm_movements_match_the_trajectories() -> None:
+    """The limb has shoulder, elbow and hand; pushes are drawn over the trajectory."""
     moved = CenterOut(Controller([rnn.Elman(3)]), directions=3, time=5).trajectories()
     pushed = np.zeros((5, 3), bool)
     pushed[3:, 1] = True
@@ -242,8 +242,8 @@ def test_movements_are_the_trajectories() -> None:
     np.testing.assert_allclose(np.transpose(torques), moved.torques[:, 1])
 
 
-def test_labels_are_apart_and_no_further_off_than_need_be() -> None:
-    """Least squares: no small change that keeps order, gaps and bounds is better."""
+def test_labels_are_spread_with_minimal_displacement() -> None:
+    """No small change that keeps order, gaps and bounds has a lower squared displacement."""
     for places, gap, expected in (
         ([0.9, 0.1, 0.5], 0.2, [0.9, 0.1, 0.5]), ([0.5, 0.5], 0.1, [0.45, 0.55]), ([1.0, 1.0], 0.1, [0.9, 1.0]),
         ([0.3] * 5, 0.5, [0, 0.25, 0.5, 0.75, 1]), ([], 0.1, []),
@@ -271,7 +271,7 @@ def words(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
-def test_a_history_is_lines_by_layer() -> None:
+def test_weight_norm_history_is_drawn_as_lines() -> None:
     rows = [
         {"event": "epoch", "epoch": e, "weight_norms": {k: v + e for k, v in NORMS.items()}} for e in range(4)
     ]
@@ -283,7 +283,7 @@ def test_a_history_is_lines_by_layer() -> None:
     assert len(viz.weight_norms([{"epoch": e, "weight_norms": many} for e in range(3)]).axes) == 7
 
 
-def test_snapshots_are_bars():
+def test_weight_norm_snapshots_are_drawn_as_bars():
     hidden, _output = viz.weight_norms(NORMS).axes
     assert [bar.get_height() for bar in hidden.patches] == [3, 0]
     assert [label.get_text() for label in hidden.get_xticklabels()] == ["W_xh", "b_h"]
@@ -297,7 +297,7 @@ def test_snapshots_are_bars():
 # -- gradients -----------------------------------------------------------------------------------
 
 
-def test_a_line_for_each_state_and_a_panel_for_each_moment() -> None:
+def test_gradient_norms_have_one_line_per_state_and_panel_per_snapshot() -> None:
     slow, fast, still = (rate ** np.arange(30) for rate in (0.9, 0.5, 0.99))
     norms = {"at initialization": {"layer0.h": fast}, "at the end": {"layer0.h": slow, "layer0.c": still}}
     first, last = viz.gradient_by_distance(norms).axes
@@ -334,14 +334,14 @@ def test_parts_of_a_text_are_marked_with_their_means() -> None:
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["GRU", "LSTM"]
 
 
-def test_new_words_are_for_a_thousand_characters_also_in_a_last_short_piece():
+def test_new_words_are_scaled_to_a_thousand_characters():
     costs = Costs(characters=500, bits=(2.0,) * 3, new_words=(5, 5, 1), parts=(), length=1100)
     _, below = viz.cost_over_text(costs).axes
     np.testing.assert_allclose(below.get_lines()[0].get_ydata(), [10, 10, 10])
     assert below.get_xlabel() == "characters"
 
 
-def test_one_spike_does_not_press_the_rest_together() -> None:
+def test_axis_ignores_a_single_spike() -> None:
     bits = np.full(4000, 2.0)
     bits[7] = 60.0
     costs = Costs(bits=tuple(bits), new_words=(1,) * 4000, parts=(), length=4_000_000)
@@ -350,8 +350,8 @@ def test_one_spike_does_not_press_the_rest_together() -> None:
     assert above.get_xlim() == (0, 4)
 
 
-def test_a_text_shorter_than_a_piece_is_a_point():
-    """A line through one point would be an empty picture, and so would a point beyond the end of the text."""
+def test_short_texts_are_drawn_as_a_point():
+    """A line through one point would be invisible."""
     short = Costs(1000, (3.1,), (12,), (("text", 0),), 230)
     for axes in viz.cost_over_text(short).axes:
         (point,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
@@ -359,14 +359,14 @@ def test_a_text_shorter_than_a_piece_is_a_point():
         assert axes.get_xlim() == (0, 230)
 
 
-def test_a_chart_names_the_suffixes_that_it_has(tmp_path: Path) -> None:
+def test_charts_name_supported_suffixes(tmp_path: Path) -> None:
     with pytest.raises(
         viz.DrawingError, match=r"chart\.html': the suffix must be one of .*\.pdf, .*\.png, .*\.svg"
     ):
         viz.schedule_curve(rnn.Warmup(5)).save(tmp_path / "chart.html")
 
 
-def test_a_short_series_has_no_earlier_forecast() -> None:
+def test_short_series_have_no_naive_forecast() -> None:
     rows = {"s": list("aaab"), "y": np.arange(4.0)}
     table = rnn.data.Table(rows, rnn.data.Choice(targets="y", case="s", horizon=2))
     long, short = viz.forecast(table.forecasts(np.zeros((*table.inputs.shape[:2], 2)))).axes
@@ -375,7 +375,7 @@ def test_a_short_series_has_no_earlier_forecast() -> None:
     assert [len(line.get_xdata()) for line in short.get_lines()][:2] == [1, 3]
 
 
-def test_the_axis_of_times_that_are_numbers_has_the_name_of_their_column() -> None:
+def test_numeric_time_axis_has_the_column_name() -> None:
     for times, name in (([0.0, 0.5, 1.0, 1.5, 2.0], "t"), ([0.0, 0.5, 1.0, 1.5, 7.0], "row")):
         with case(times):
             table = rnn.data.Table(
@@ -384,7 +384,7 @@ def test_the_axis_of_times_that_are_numbers_has_the_name_of_their_column() -> No
             assert viz.forecast(table.forecasts(np.zeros((5, 1, 2)))).axes[0].get_xlabel() == name
 
 
-def test_names_with_dollars_are_no_mathematics() -> None:
+def test_dollar_signs_in_names_are_escaped() -> None:
     """Text between two "$" would be italic, or an error."""
     name = r"a_b$\q$"
     rows = [{"event": "epoch", "epoch": n, "train_loss": 1 / n, "valid_loss": 2 / n} for n in (1, 2)]

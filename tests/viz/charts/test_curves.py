@@ -1,4 +1,4 @@
-"""Training curves and runs beside each other: what is drawn from which rows."""
+"""Training curves and comparisons of runs: rows and lines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_smoothing_keeps_a_straight_line():
     np.testing.assert_allclose(line.get_ydata(), np.arange(1000), atol=1e-6)
 
 
-def test_a_torn_last_line_is_left_out_and_a_broken_one_is_named(tmp_path):
+def test_truncated_last_line_is_ignored_and_damage_is_reported(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text("\n".join(map(json.dumps, rows())) + '\n\n{"event": "st')
     assert read_history(path) == rows()
@@ -62,7 +62,7 @@ def test_a_torn_last_line_is_left_out_and_a_broken_one_is_named(tmp_path):
             viz.training_curve(path)
 
 
-def test_one_kind_of_row_is_enough_and_values_that_are_no_numbers_are_skipped():
+def test_single_kinds_of_rows_are_drawn_and_non_numbers_skipped():
     for keep in ["step", "epoch"]:
         with case(keep):
             history = [row for row in rows() if row["event"] == keep]
@@ -75,8 +75,8 @@ def test_one_kind_of_row_is_enough_and_values_that_are_no_numbers_are_skipped():
     assert [line.get_label() for line in axes.get_lines()] == ["training"]
 
 
-def test_any_measure_is_drawn_by_its_name():
-    """On axes of its own where validation has another one than training."""
+def test_any_metric_is_drawn_by_name():
+    """Validation has separate axes if its metric differs."""
     for trained, validated, start, said in [
         ("train_error", "valid_error", {}, ["mean squared error"]),
         ("train_bits", "valid_bits", {}, ["bits per character"]),
@@ -128,7 +128,7 @@ def test_validation_is_solid_training_dotted_and_the_best_is_named(tmp_path):
     assert axes.get_title(loc="left") == "Both"
 
 
-def test_by_step_epochs_lie_where_their_steps_end_and_seconds_may_be_logarithmic():
+def test_compare_runs_by_step_and_by_seconds():
     np.testing.assert_allclose(
         lines(viz.compare_runs({"a": history([3, 2])}, by="step").axes[0])[0].get_xdata(), [10, 20]
     )
@@ -139,7 +139,7 @@ def test_by_step_epochs_lie_where_their_steps_end_and_seconds_may_be_logarithmic
     assert viz.compare_runs({"a": rows}).axes[0].get_yscale() == "linear"
 
 
-def test_a_logarithmic_axis_leaves_out_costs_of_zero_and_below():
+def test_log_axis_omits_non_positive_costs():
     for last in (0.0, -0.5):
         with case(last):
             chart = viz.compare_runs({"a": history([2, 1, last]), "b": history([3, 2])}, log="y")
@@ -181,7 +181,7 @@ def named(rows: list[dict], trained: str, validated: str) -> list[dict]:
     return [{names.get(key, key): value for key, value in row.items()} for row in rows]
 
 
-def test_any_measure_is_compared_by_its_name():
+def test_any_metric_is_compared_by_name():
     losses = named(history([3, 2.5]), "train_loss", "valid_loss")
     training = [{"event": "initial"}, *named(history([2]), "train_loss", "x")]
     (axes,) = viz.compare_runs({"a": losses, "b": training}).axes
@@ -205,7 +205,7 @@ def grid() -> list[dict]:
     ]
 
 
-def test_the_best_setting_is_the_one_with_the_lowest_score():
+def test_best_setting_has_the_lowest_score():
     figure = viz.best_setting(grid(), "dropout", "units", by="rate", panels="layers")
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["layers 2", "layers 3"]
     for axes in figure.axes:
@@ -217,7 +217,7 @@ def test_the_best_setting_is_the_one_with_the_lowest_score():
     assert figure.axes[0].get_ylabel() == "best dropout"
 
 
-def test_the_score_is_what_was_validated_and_rows_that_lack_something_are_skipped():
+def test_scores_are_validation_costs_and_incomplete_rows_are_skipped():
     rows = [*grid(), {"units": 64}, {"units": 64, "dropout": 0.0, "valid_bits": None}, {"note": "none"}]
     losses = named(rows, "", "valid_loss")
     for given, how in ((rows, {}), (losses, {}), (losses, {"score": "valid_loss"})):

@@ -1,4 +1,4 @@
-"""The flight recorder and the figure of many runs: what is drawn from which rows, and what is said of the others."""
+"""The flight recorder and the figure of many runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_all_panels_have_titles_and_axis_labels():
     assert "rejected" not in labels(found[LOSS])
 
 
-def test_loss_is_linear_unless_it_spans_a_decade_and_a_zero_is_at_the_edge():
+def test_loss_axis_is_linear_below_a_decade():
     for rows in (history(2), [*history(), step(7, before=-1e-3)], [step(1, before=0.0, after=0.0)]):
         assert panel(LOSS, rows).get_yscale() == "linear"
     axes = panel(LOSS, [*history(), step(7, before=0.02, after=0.0), step(8, before=0.0, after=0.0)])
@@ -102,7 +102,7 @@ def test_loss_is_linear_unless_it_spans_a_decade_and_a_zero_is_at_the_edge():
 
 
 def test_steps_without_a_ratio_are_marked():
-    """λ grows there, which would otherwise be a riddle."""
+    """λ grows at these steps."""
     rows = [step(7, ratio=None), step(8, ratio=math.nan), step(9, ratio=None, after=None)]
     for before in (history(), []):
         axes = panels([*before, *rows])[RATIO]
@@ -110,8 +110,8 @@ def test_steps_without_a_ratio_are_marked():
         assert points(axes, "no fall predicted") == [(7.0, low), (8.0, low)]
 
 
-def test_the_weight_of_structural_damping_is_named():
-    """λ μ where it goes with λ, μ where it does not; and no λ where there is none (Krause)."""
+def test_structural_damping_weight_is_labelled():
+    """λ μ or μ, depending on the rule, and no λ without damping (Krause)."""
     for damping, structural, said in (
         (lambda k: 0.5**k, lambda k: 0.02 * 0.5**k, ["λ", "λμ (structural, μ = 0.02)"]),
         (lambda k: 0.1, lambda k: 0.5**k, ["λ", "μ (structural)"]),
@@ -135,7 +135,7 @@ def test_rejected_steps_are_marked_in_the_loss_and_in_the_line_search():
     assert [tuple(p) for p in found["Line search α"].get_lines()[0].get_xydata()][-2:] == [(6, 1), (8, 0.64)]
 
 
-def test_test_errors_are_in_per_cent_and_zero_is_at_the_edge():
+def test_test_errors_are_in_percent():
     for wrong, scale, shown, zeros in (
         ([0.5, 0.0], "linear", [50, 0], 0),
         ([0.0, 0.0], "linear", [0, 0], 0),
@@ -180,7 +180,7 @@ def test_cg_steps_are_marked_by_their_reason_for_ending():
         assert len({getattr(each, f"get_{look}")() for each in lines}) == len(lines) == 9
 
 
-def test_curves_of_the_model_end_at_one_and_the_iterate_taken_is_marked():
+def test_model_curves_end_at_one_and_mark_the_chosen_iterate():
     axes = panel(MODEL, history(3))
     found = curves(axes)
     np.testing.assert_allclose(found[0].get_ydata(), [-0.25, 0.5, 0.9, 1.0])
@@ -194,15 +194,15 @@ def test_curves_of_the_model_end_at_one_and_the_iterate_taken_is_marked():
     assert 1 < high < 1.2
 
 
-def test_only_some_of_many_curves_are_drawn_and_the_title_has_the_count():
+def test_few_of_many_curves_are_drawn_with_the_count_in_the_title():
     found = panels(history(500))
     shown = curves(found[f"{MODEL}, 40 of 500 HF steps"])
     assert len(shown) == len({curve.get_color() for curve in shown}) == 40
     assert len(points(found[LOSS], "before")) == 500
 
 
-def test_missing_values_of_a_curve_are_left_out():
-    """A step whose model promised nothing has none; a gap is a gap."""
+def test_missing_curve_values_leave_gaps():
+    """Steps without a predicted reduction have no value."""
     nothing = [None, [], "wrong", 3, [-1.0], [0.0, 0.5], [None, None], [math.nan, -math.inf], [[1], {}]]
     rows = [step(k, cg_values=values) for k, values in enumerate(nothing)]
     assert MODEL not in panels(rows)
@@ -212,8 +212,8 @@ def test_missing_values_of_a_curve_are_left_out():
     assert not curves(axes, 1)
 
 
-def test_values_that_are_no_numbers_break_nothing(tmp_path):
-    """Each of a step in turn, and all at once."""
+def test_invalid_values_are_ignored(tmp_path):
+    """Each value of a step in turn, and all together."""
     rows = [step(1)]
     for value in [None, math.nan, math.inf, -math.inf, "x", True, [], {}, 10**400, 1e308, 5e-324]:
         for keys in [STEP, *([key] for key in STEP)]:
@@ -226,8 +226,8 @@ def test_values_that_are_no_numbers_break_nothing(tmp_path):
     found[LOSS].figure.savefig(tmp_path / "run.png", dpi=30)
 
 
-def test_panels_without_anything_to_draw_are_left_out():
-    """So the rows of other optimizers can be drawn, too."""
+def test_empty_panels_are_omitted():
+    """Rows of other optimizers can be drawn, too."""
     found = panels([{"event": "step", "loss": 1.0 / k, "gradient_norm": 0.1} for k in range(1, 5)])
     assert found.keys() == {"Loss", "Norms"}
     assert found["Loss"].get_xlabel() == "step"
@@ -239,8 +239,8 @@ def test_panels_without_anything_to_draw_are_left_out():
     assert lengths.keys() == {LOSS, "Length of a step in the metric", CONDITION}
 
 
-def test_a_run_in_a_metric_has_its_rates_by_part():
-    """Of rnn.Riemannian: two parts in turns, the fifth step canceled."""
+def test_riemannian_runs_show_rates_by_part():
+    """rnn.Riemannian with two alternating parts; the fifth step is canceled."""
     rows = [
         {
             "event": "step", "step": i, "loss": 2.0 / i, "gradient_norm": 1.0, "after": 2.0 / i if i == 5 else 1.5 / i,
@@ -260,7 +260,7 @@ def test_a_run_in_a_metric_has_its_rates_by_part():
     assert [has_flight(r) for r in (rows, *others)] == [True, True, False]
 
 
-def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on():
+def test_resumed_runs_replace_later_rows():
     keys = ("event", "step", "before", "wrong")
     rows = [{k: v for k, v in row.items() if k in keys} for row in history()]
     for again, steps, tests in (
@@ -276,8 +276,8 @@ def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on():
             assert not steps or [x for x, _ in points(found[LOSS], "before")] == steps
 
 
-def test_captions_and_legends_cover_neither_each_other_nor_data():
-    """With all reasons that steps of one kind give, and ratios off the scale at both edges: the longest legends."""
+def test_captions_and_legends_do_not_overlap():
+    """With the longest legends: all reasons, and ratios beyond both edges."""
     reasons = ["progress", "limit", "solved", "curvature", "not finite", "loss", "ratio"]
     changes = [{"cg_reason": r, "ratio": (-1) ** k * 12.34, "scale": k % 2} for k, r in enumerate(reasons, 1)]
     found = panels([step(k, **each) for k, each in enumerate(changes, 1)])
@@ -319,7 +319,7 @@ def runs_drawn(axes, end: str, damping: str = "structural damping") -> list[floa
     return [bar.get_height() for bar in drawn(axes, f"{damping}: {end}")]
 
 
-def test_mean_least_and_most_of_the_solved_and_the_number_of_all(tmp_path):
+def test_mean_and_range_of_solved_runs_and_counts_of_all(tmp_path):
     (tmp_path / "table.jsonl").write_text(
         "".join(json.dumps(row) + "\n" for row in [{"event": "start"}, *TABLE])
     )
@@ -343,7 +343,7 @@ def test_mean_least_and_most_of_the_solved_and_the_number_of_all(tmp_path):
     np.testing.assert_allclose(drawn(xor, "no structural damping")[0].get_xdata(), [50])
 
 
-def test_resumed_runs_count_by_their_last_outcome():
+def test_resumed_runs_count_with_their_last_outcome():
     rows = [outcome(solved=False, seed=1), outcome(solved=False, seed=2), outcome(minibatches=7.0, seed=1)]
     above, below = viz.minibatches_and_failures(rows).axes
     assert drawn(above, "structural damping")[0].get_ydata() == [7.0]
@@ -351,7 +351,7 @@ def test_resumed_runs_count_by_their_last_outcome():
 
 
 def test_runs_stopped_early_and_failed_runs_look_different():
-    """Another marker where it ended, another bar, another word; kinds of damping differ, too."""
+    """Different markers, bars and labels, also for kinds of damping."""
     figure = viz.minibatches_and_failures(TABLE)
     above, _, runs, _ = figure.axes
     marks = [drawn(above, f"structural damping: {end}") for end in ("open", "failed")]
@@ -369,7 +369,7 @@ def test_runs_stopped_early_and_failed_runs_look_different():
         assert len({str(getattr(line, f"get_{look}")()) for line in lines}) == 2
 
 
-def test_many_problems_stand_in_two_rows_of_one_scale():
+def test_many_problems_are_drawn_in_two_rows():
     figure = viz.minibatches_and_failures([outcome(n, minibatches=10.0**i) for i, n in enumerate("abcde")])
     above = [axes for axes in figure.axes if axes.get_title()]
     assert [axes.get_title() for axes in above] == [*"abcde"]
@@ -389,7 +389,7 @@ def test_tables_without_solved_runs_are_labelled(tmp_path):
     figure.savefig(tmp_path / "table.png", dpi=30)
 
 
-def test_rows_that_are_not_complete_are_named():
+def test_incomplete_rows_are_reported():
     for changes, says in (
         ({"minibatches": None}, "'minibatches' must be a number > 0"), ({"minibatches": 0}, "'minibatches' must be"),
         ({"length": 0}, "'length' must be a number > 0"), ({"structural": 1 / 30}, "'structural', .* True or False"),

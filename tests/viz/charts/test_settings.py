@@ -17,7 +17,7 @@ ROWS = [
 ]
 
 
-def test_means_with_their_errors_by_the_settings_that_have_most_values() -> None:
+def test_means_and_errors_by_the_settings_with_most_values() -> None:
     figure = viz.compare_settings(ROWS, unit="bits/char", by="cell", panels="layers")
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["layers 1", "layers 2"]
     for layers, axes in zip((1, 2), figure.axes, strict=True):
@@ -41,7 +41,7 @@ def test_default_axis_is_the_setting_with_most_values() -> None:
     assert viz.compare_settings(ROWS, "dropout").axes[0].get_xlabel() == "dropout"
 
 
-def test_words_stand_side_by_side_the_best_first() -> None:
+def test_categories_are_sorted_by_score() -> None:
     rows = [{"cell": c, "mean": m, "error": math.nan} for c, m in (("b", 2.0), ("a", 3.0), ("c", 1.0))]
     (axes,) = viz.compare_settings(rows).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["c", "b", "a"]

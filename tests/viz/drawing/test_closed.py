@@ -1,4 +1,4 @@
-"""Laws of closed pictures: columns by time, rows by layer, one edge a state, nothing over anything else."""
+"""Laws of closed pictures: columns by time, rows by layer, one edge per state, no overlaps."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def check_both_directions(time, skip, initial, dropout):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [(3,), (2, 6)])
-def test_both_directions_have_rows_of_their_own(times):
+def test_both_directions_have_separate_rows(times):
     for each in itertools.product(times, (False, True), ("given", "zero", "learned"), (0.0, 0.3)):
         with case(*each):
             check_both_directions(*each)
@@ -173,7 +173,7 @@ def test_many_steps_of_both_directions_are_folded():
     assert {("b1_3", "steps_1"), ("steps_1", "b1_37"), ("b2_37", "steps_2"), ("steps_2", "b2_3")} <= ends
 
 
-def test_the_alignments_of_ctc_are_one_cost():
+def test_ctc_alignments_are_one_cost():
     for layer in [rnn.Elman(2), rnn.Bidirectional(rnn.Elman(2))]:
         u = rnn.Network([layer], 5, 5, loss="ctc", reads="vectors").unroll(3, 2, labels=2)
         drawing = viz.draw(u)
@@ -188,7 +188,7 @@ def test_the_alignments_of_ctc_are_one_cost():
 FORWARD = [cell for cell in (c().resized(2) for c in cells.ALL.values()) if cell.causal and cell.states]
 
 
-def test_edges_between_steps_carry_the_names_of_the_states():
+def test_edges_between_steps_have_state_names():
     for cell in [c for c in FORWARD if not isinstance(c, (cells.NARX, cells.Attention))]:
         with case(cell):
             drawing = viz.draw(unrolled(cell, time=4))
@@ -202,8 +202,8 @@ def test_edges_between_steps_carry_the_names_of_the_states():
             check_layout(drawing)
 
 
-def test_states_are_named_by_their_slot_not_by_the_order_in_which_they_are_read():
-    """Crossed on purpose: the second state is read first, and made last. Steps of other equations have no names."""
+def test_states_are_named_by_slot():
+    """The second state is read first and computed last. Other equations have no names."""
     with gn.scope(layer="layer0", cell="Odd"):
         a, b = gn.input((1, 2), name="a_0"), gn.input((1, 2), name="b_0")
     h = c = gn.input((1, 2), name="h_0")
@@ -228,7 +228,7 @@ def shown(drawing: viz.Drawing) -> list[str]:
     ]
 
 
-def test_an_lstm_reads_as_on_a_slide():
+def test_labels_of_an_lstm():
     drawing = viz.draw(rnn.Network([cells.LSTM(4)], 5, 5))
     assert says(drawing, BoxKind.CELL) == ["LSTM / layer 0"] * 3
     assert says(drawing, BoxKind.DATA) == ["x1", "x2", "x3", "t"]
@@ -240,7 +240,7 @@ def test_an_lstm_reads_as_on_a_slide():
     assert {"cross-entropy", "mean over 3 steps", "layer 0"} <= set(shown(drawing))
 
 
-def test_skip_connections_name_their_weights_and_dropout_is_marked_where_it_is():
+def test_skip_connections_and_dropout_are_labelled():
     drawing = viz.draw(unrolled(cells.GRU, cells.LSTM, skip=True, dropout=0.5, training=True, time=2))
     assert says(drawing, BoxKind.CELL) == ["GRU / layer 0", "LSTM / layer 1 / dropout"] * 2
     assert {plain(x.label) for x in drawing.picture.edges} == {"Wh0o", "Wh1o", "h", "c", ""}
@@ -267,7 +267,7 @@ def test_edges_into_a_last_step_without_unread_states_have_names():
         ]
 
 
-def test_the_cost_is_labelled_by_its_loss_and_by_the_steps_that_it_scores():
+def test_cost_label_has_the_loss_and_scored_steps():
     words = {"softmax": "cross-entropy", "sigmoid": "binary cross-entropy", "squared": "squared error"}
     for (loss, name), batch in itertools.product(words.items(), (1, 7)):
         for unscored, mean in ((0, "mean over 5 steps"), (4, "mean over 1 of 5 steps")):
@@ -356,7 +356,7 @@ def test_compiled_networks_are_closed():
 
 
 def test_feedback_and_jumps_in_time_are_drawn():
-    """o_{t-1} into layer 0 at t, h_{t-2} into t, and data that is read at every step."""
+    """o_{t-1} into layer 0 at t, h_{t-2} into t, and data read at every step."""
     o, h, context = (gn.input((1, 2), name=name) for name in ("o_0", "h_0", "z"))
     states = [h, h]
     for t in range(1, 6):
@@ -380,7 +380,7 @@ def test_many_time_steps_need_no_recursion():
 
 
 def test_no_two_boxes_overlap_with_any_notes():
-    """States side by side with wide numbers; of an LSTM two, one above the other, whose boxes are higher then."""
+    """States with wide numbers are side by side; two states of an LSTM are stacked in a higher box."""
     for stack in ((cells.LSTM,), (cells.LSTM, cells.LSTMPeephole, cells.NARX)):
         u = unrolled(*stack)
         for notes in (None, viz.values(u), viz.gradients(u.cost)):
@@ -443,7 +443,7 @@ def test_lengths_add_no_edges_from_inputs() -> None:
     assert edges[0] == edges[1]
 
 
-def test_states_of_more_steps_ago_than_there_are() -> None:
+def test_delays_longer_than_the_sequence() -> None:
     for time in (2, 3):
         boxes = viz.draw(rnn.Network([rnn.NARX(2)], 3, 3).unroll(time, 2)).picture.shapes
         states = [plain(box.lines[0]) for box in boxes if box.kind is BoxKind.STATE]

@@ -64,7 +64,7 @@ def test_layers_and_notes_are_in_columns() -> None:
 
 
 def test_other_pictures_are_drawn_by_graphviz() -> None:
-    """Derivatives, and steps that differ, since some are folded."""
+    """Derivatives, and steps that differ because some are folded."""
     network = rnn.Network([rnn.Elman(8)], 5, 5)
     short, long = network.unroll(3, 2), network.unroll(9, 2)
     for thing in (gn.gradient(short.cost, list(network.parameters.values())), long):
@@ -73,7 +73,7 @@ def test_other_pictures_are_drawn_by_graphviz() -> None:
         assert {shape.key for shape in drawing.picture.shapes} <= set(boxes)
 
 
-def test_an_input_may_be_read_by_every_step_and_by_the_cost() -> None:
+def test_input_read_by_every_step_and_by_the_cost() -> None:
     h, x = gn.input((2, 3), name="h_0"), gn.input((2, 3), name="x")
     w = gn.parameter(np.zeros((3, 3), "float32"), name="W")
     for time in range(1, 4):

@@ -1,4 +1,4 @@
-"""Composites are one operator in compact pictures, and nothing else is lost; subscripts are smaller and moved."""
+"""Composites are one operator in compact pictures; subscripts are smaller and shifted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def symbols(drawing: viz.Drawing) -> list[str]:
     return sorted(re.sub("<.*?>", " ", shape.lines[0]) for shape in shapes)
 
 
-def test_a_layer_norm_is_one_operator():
+def test_layer_norm_is_one_operator():
     for cell in [rnn.LayerNormLSTM, rnn.Normalized]:
         with case(cell):
             compact, full = viz.draw(cell, "compact"), viz.draw(cell, "full")
@@ -45,7 +45,7 @@ def test_composites_keep_incoming_weights_and_the_place_of_outputs():
     assert edges == [("x", "W"), ("squareandmore", "")]
 
 
-def test_two_of_one_name_stay_two_and_one_with_two_outputs_stays_open():
+def test_composites_of_one_name_and_with_two_outputs():
     x = h = gn.input((3,), name="x")
     with gn.scope(composite="twice"):
         a = gn.exp(gn.tanh(x))
@@ -62,7 +62,7 @@ def test_two_of_one_name_stay_two_and_one_with_two_outputs_stays_open():
     assert symbols(viz.draw(h, "compact", closed=False)) == ["twice", "twice"]
 
 
-def test_constants_that_only_a_composite_reads_are_inside():
+def test_constants_of_a_composite_are_inside():
     x, shared = gn.input((2, 3), name="x"), gn.constant(np.arange(3.0, dtype="float32"))
     with gn.scope(composite="shift"):
         y = gn.exp(x + gn.constant(np.ones((2, 3), "float32"))) * shared
@@ -72,7 +72,7 @@ def test_constants_that_only_a_composite_reads_are_inside():
     assert len(drawing.picture.shapes) == 2
 
 
-def test_a_constant_without_a_name_is_not_taken_for_a_state_k():
+def test_unnamed_constants_are_distinguished_from_k():
     k, x = gn.input((3,), "float64", name="k"), gn.constant(np.arange(3.0))
     lines = [shape.lines for shape in viz.draw(k * x, "full").picture.shapes]
     assert sum("k" in re.sub("<[^>]*>", "", line) for shape in lines for line in shape) == 1
@@ -90,7 +90,7 @@ def test_scripts_are_smaller_and_moved() -> None:
 
 @pytest.mark.skipif(not any(r.is_there() for r in RENDERERS), reason="there is no Graphviz")
 def test_scripts_in_a_picture() -> None:
-    """The 1 of x₁ and the 2 of x² are smaller than the letters that they stand at, below and above them."""
+    """The 1 of x₁ is smaller and below, the 2 of x² smaller and above."""
     svg = viz.draw(gn.input((3,), name="x_1") ** 2).svg
     assert "baseline-shift" not in svg
     texts = [e for e in ET.fromstring(svg).iter() if e.tag.endswith("text")]

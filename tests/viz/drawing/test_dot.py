@@ -228,8 +228,8 @@ def test_time_runs_left_to_right_and_layers_bottom_to_top():
             assert all(a[1] > b[1] for a, b in zip(below, above, strict=True))  # SVG's y points down
 
 
-def test_deep_graphs_give_the_clear_error(regression):
-    """Deeper than Python's recursion goes."""
+def test_deep_graphs_raise_a_clear_error(regression):
+    """Deeper than Python's recursion limit."""
     node, w = gn.input((2,), name="x"), gn.parameter(np.ones(2, "float32"), "w")
     for _ in range(3_000):
         node = gn.tanh(node + w)
@@ -243,7 +243,7 @@ def test_deep_graphs_give_the_clear_error(regression):
     assert viz.draw(regression, limit=None).svg
 
 
-def test_work_grows_with_the_graph_and_not_faster():
+def test_work_grows_linearly_with_the_graph():
     def chain(length: int) -> list[gn.Node]:
         x = total = h = gn.input((2, 2), name="x")
         w = gn.parameter(np.ones((2, 2), "float32"), "W")

@@ -1,4 +1,4 @@
-"""Long encoder-decoders are folded to a few steps: what stands at hidden steps alone is not lost."""
+"""Long encoder-decoders are folded without losing inputs of hidden steps."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def steps_of(layer: str, h: gn.Node, times: range) -> gn.Node:
     return h
 
 
-def test_networks_one_after_the_other() -> None:
-    """Each is a part; a layer that comes again, or layers of one step, are none; nor is an output before the steps."""
+def test_consecutive_networks_are_folded_separately() -> None:
+    """Each network is a part; repeated layers, single-step layers and outputs before the steps are not."""
     h = gn.input((1, 2), name="h_0")
     thrice = steps_of("c", steps_of("b", steps_of("a", h, range(1, 6)), range(6, 9)), range(9, 13))
     again = steps_of("a", steps_of("b", steps_of("a", h, range(1, 6)), range(6, 9)), range(9, 13))
@@ -79,7 +79,7 @@ def test_networks_one_after_the_other() -> None:
         check_layout(viz.draw(thing, closed=True))
 
 
-def test_an_output_may_read_the_state_before() -> None:
+def test_output_reading_the_previous_state() -> None:
     h, outputs = gn.input((1, 2), name="h_0"), []
     for time in range(1, 4):
         with gn.scope(layer="output", time=time):
@@ -97,7 +97,7 @@ def test_the_output_of_a_whole_sequence_is_drawn() -> None:
             assert dot.count("<sub>ho</sub>") == 1, (pool, lengths)  # its weight, on an arrow or in the box
 
 
-def test_the_mean_of_a_cost_with_lengths_is_that_of_all_steps() -> None:
+def test_cost_with_lengths_is_labelled_as_a_mean_over_all_steps() -> None:
     for loss in ("softmax", "squared", "sigmoid"):
         u = rnn.Network([rnn.GRU(2)], 2, 2, loss=loss, reads="vectors").unroll(3, 2, lengths=True)
         assert "mean over the steps of all cases" in viz.draw(u).dot, loss

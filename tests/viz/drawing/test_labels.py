@@ -103,7 +103,7 @@ def test_labels_of_steps_in_time() -> None:
         assert faults(viz.draw(u, "compact", closed=False, notes=viz.gradients(u.cost))) == []
 
 
-def test_what_is_behind_a_label() -> None:
+def test_labels_have_the_background_colour() -> None:
     """The label has the color of its background, in every theme."""
     u = rnn.Network([rnn.Elman(8)], 5, 5).unroll(2, 2)
     for theme, style in (("light", viz.LIGHT), ("dark", viz.DARK)):

@@ -1,4 +1,4 @@
-"""The legend names what the picture contains, and nothing else."""
+"""The legend names exactly the elements of the picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging: large graphs can be read, and what is left is what was there."""
+"""Merging makes large graphs readable and keeps the rest unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def columns(drawing: viz.Drawing) -> set[int]:
     return {box.column for box in drawing.picture.shapes if box.kind in (BoxKind.CELL, BoxKind.STEPS)}
 
 
-def test_long_times_are_folded_between_the_first_and_the_last():
+def test_long_sequences_are_folded():
     u = rnn.Network([rnn.LSTM(4), rnn.LSTM(4)], 5, 5).unroll(time=40, batch=1)
     drawing = viz.draw(u)
     assert len(columns(drawing)) == 8
@@ -38,7 +38,7 @@ def test_long_times_are_folded_between_the_first_and_the_last():
     assert len(columns(viz.draw(u, steps=3))) == 3
 
 
-def test_short_times_are_drawn_whole():
+def test_short_sequences_are_drawn_completely():
     picture = viz.draw(rnn.Network([rnn.Elman(4)], 5, 5).unroll(time=8, batch=1)).picture
     assert not [box for box in picture.shapes if box.kind is BoxKind.STEPS]
 
@@ -72,7 +72,7 @@ def test_backward_steps_are_folded_separately():
     assert not any(e.tail == back and e.head == on for e in picture.edges)
 
 
-def test_blocks_between_the_first_and_the_last_are_one():
+def test_middle_blocks_are_folded():
     cell = rnn.RHN(8, depth=6)
     for style in ("full", "compact"):
         with case(style):
@@ -86,7 +86,7 @@ def test_blocks_between_the_first_and_the_last_are_one():
     assert viz.draw(rnn.RHN(8, depth=3)).size == viz.draw(rnn.RHN(8, depth=3), steps=9).size
 
 
-def test_blocks_are_those_of_one_step_in_one_direction():
+def test_blocks_belong_to_one_step_and_direction():
     """Blocks of several time steps, and their derivatives: no shape depends on itself."""
     u = rnn.Network([rnn.RHN(4, depth=5)], 5, 5).unroll(time=3, batch=1)
     for thing, count in ((u.cost, 3), (gn.gradient(u.cost, list(u.network.parameters.values())), 6)):
@@ -118,7 +118,7 @@ def test_blocks_beside_folded_time_labels_and_other_stacks():
             assert viz.draw(gn.exp(gn.sin(h))).size == len(lines) + 2
 
 
-def test_composites_are_closed_and_open():
+def test_composites_are_drawn_closed_and_open():
     x, y = gn.input((4, 3), name="X"), gn.input((4, 1), name="y")
     w = gn.parameter(np.ones((3, 1), "float32"), name="W")
     estimate = x @ w
@@ -135,14 +135,14 @@ def test_composites_are_closed_and_open():
     assert "<i>y</i>" in into[1]
 
 
-def test_work_grows_with_time_and_not_faster():
+def test_work_grows_linearly_with_time():
     cell = rnn.Network([rnn.LSTM(4)], 5, 5)
     few, many = (cell.unroll(time=time, batch=2) for time in (20, 80))
     assert calls_of(lambda: viz.draw(many).dot) < 5 * calls_of(lambda: viz.draw(few).dot)
 
 
 def test_nodes_used_only_by_folded_steps_are_folded():
-    """Elements taken out of a sequence, one for each step, in no scope."""
+    """Elements of a sequence, one for each step, without scope."""
     x, h = gn.input((12, 2, 3), name="x"), gn.input((2, 3), name="h_0")
     elements = [x[t] for t in range(12)]
     for t, element in enumerate(elements):

@@ -1,4 +1,4 @@
-"""Cells that contain other cells: each in a frame of its own, or closed."""
+"""Cells that contain other cells: in separate frames, or closed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WRAPPERS = {
 }  # fmt: skip
 
 
-def test_the_cells_inside_have_frames() -> None:
+def test_inner_cells_have_frames() -> None:
     for wrapper, frames in WRAPPERS.items():
         with case(wrapper.__name__):
             shapes = viz.draw(wrapper(rnn.GRU(4)), style="compact").picture.shapes
@@ -25,7 +25,7 @@ def test_the_cells_inside_have_frames() -> None:
             assert len(inside) == len(alone) * len(frames)
 
 
-def test_closed_they_are_one_operator_with_one_edge_from_each_input() -> None:
+def test_closed_inner_cells_are_one_operator() -> None:
     for wrapper, frames in WRAPPERS.items():
         with case(wrapper.__name__):
             picture = viz.draw(wrapper(rnn.GRU(4)), style="compact", closed=True).picture

@@ -1,4 +1,4 @@
-"""Laws of drawings: every format is valid, the chain of renderers falls back, nothing is half-written."""
+"""Laws of drawings: valid formats, fallback of renderers, no partial files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAGIC = {
 
 
 def test_every_format_is_valid(regression, tmp_path):
-    """A suffix may be in capitals, a path a string."""
+    """Suffixes may be uppercase, paths strings."""
     for suffix, magic in (*MAGIC.items(), ("SVG", b"<svg")):
         with case(suffix):
             folder = tmp_path / f"of {suffix}"
@@ -55,15 +55,15 @@ def test_png_has_letters_without_any_system_font(regression, tmp_path, monkeypat
     assert pixels[0].shape != pixels[1].shape or not np.array_equal(*pixels)
 
 
-def test_pictures_are_the_same_in_every_country(regression, monkeypatch):
-    """In Turkish, `<I>` in small letters is no `<i>`: names were left out."""
+def test_pictures_do_not_depend_on_the_locale(regression, monkeypatch):
+    """In Turkish, the lowercase of `<I>` is not `<i>`, so names were missing."""
     here = viz.draw(regression).svg
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
     assert render._environment()["LC_ALL"] == "C"  # also where that country is not installed
     assert viz.draw(regression).svg == here
 
 
-def test_the_page_of_a_pdf_is_as_large_as_the_picture(tmp_path):
+def test_pdf_page_has_the_size_of_the_picture(tmp_path):
     for closed in [False, True]:
         with case(closed):
             drawing = viz.draw(rnn.Network([rnn.Elman(3)], 2, 2).unroll(2, 2), closed=closed)
@@ -73,7 +73,7 @@ def test_the_page_of_a_pdf_is_as_large_as_the_picture(tmp_path):
             np.testing.assert_allclose(np.array(page, float), np.array(size, float), atol=1)
 
 
-def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_path, monkeypatch):
+def test_dot_and_html_without_graphviz(regression, tmp_path, monkeypatch):
     assert "image/svg+xml" in viz.draw(regression)._repr_mimebundle_()
     monkeypatch.setattr(render, "RENDERERS", ())
     drawing = viz.draw(regression)
@@ -90,7 +90,7 @@ def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_pa
     assert "Graphviz" in bundle["text/plain"]
 
 
-def test_a_renderer_that_fails_hands_over_to_the_next(regression, monkeypatch):
+def test_failed_renderers_fall_back_to_the_next(regression, monkeypatch):
     fails = [sys.executable, "-c", "raise SystemExit('no')"]
     broken = render.Renderer("broken", lambda: True, lambda *of: render.run_command(fails, of[0], of[2]))
     gone = ["/nonexistent/dot"]
@@ -116,7 +116,7 @@ def test_a_program_named_dot_on_path_comes_first(regression, tmp_path, monkeypat
     assert "PATH" in drawing.renderer
 
 
-def test_a_failing_save_leaves_what_was_there(regression, tmp_path, monkeypatch):
+def test_failed_save_keeps_the_existing_file(regression, tmp_path, monkeypatch):
     (tmp_path / "a.dot").mkdir()
     for name, says in (
         ("a.jpeg", r"\.svg, \.png, \.pdf, \.dot, \.html, \.tex"),
@@ -164,7 +164,7 @@ class WrongGraph:
         return 3
 
 
-def test_everything_with_a_graph_is_drawn(regression):
+def test_all_objects_with_a_graph_are_drawn(regression):
     function = gn.compile([regression], backend="numpy")
     assert viz.draw(function).dot == viz.draw(function.graph).dot
     assert viz.draw(regression).dot == viz.draw([regression]).dot == viz.draw(gn.Graph(regression)).dot
@@ -177,7 +177,7 @@ class NeedsArguments(OfAnInstance):
         self.units = units
 
 
-def test_anything_else_is_refused_with_what_can_be_drawn():
+def test_other_objects_are_rejected():
     every = "Node, a sequence of Nodes, a Graph, a Function"
     returned = r"__graph__ of a WrongGraph returned a int; .* graphnet\.Graph"
     needs = r"NeedsArguments cannot be drawn.*'units'"
@@ -201,8 +201,8 @@ def test_two_pictures_in_one_page_share_no_ids(regression):
     assert viz.draw(regression).svg == viz.draw(regression).svg
 
 
-def test_a_layout_that_takes_too_long_is_tried_with_less_effort(regression, monkeypatch):
-    """Neither without ranks, nor by another Graphviz: each would take as long."""
+def test_slow_layouts_are_retried_with_less_effort(regression, monkeypatch):
+    """Neither without ranks nor with another Graphviz, which would take as long."""
     tried = []
 
     def slow(*arguments, **settings):
@@ -222,7 +222,7 @@ def test_a_layout_that_takes_too_long_is_tried_with_less_effort(regression, monk
 
 
 @pytest.mark.skipif(not any(r.is_there() for r in render.RENDERERS), reason="there is no Graphviz")
-def test_with_less_effort_all_is_there(regression):
+def test_reduced_effort_keeps_all_shapes(regression):
     text = viz.draw(regression).dot
     less = with_less_effort(text)
     assert less != text

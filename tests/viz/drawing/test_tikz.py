@@ -1,4 +1,4 @@
-"""Pictures as TikZ: every shape, edge and text of the layout, in characters that pdflatex knows."""
+"""Pictures as TikZ: every shape, edge and text, in characters supported by pdflatex."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def check(drawing: Drawing, code: str) -> None:
 
 
 @pytest.mark.parametrize("name", cells())
-def test_a_cell_has_all_its_edges_and_texts(name: str, tmp_path: Path) -> None:
+def test_cell_pictures_have_all_edges_and_texts(name: str, tmp_path: Path) -> None:
     drawing = viz.draw(rnn.cells.ALL[name], style="compact")
     check(drawing, code_of(drawing, tmp_path))
 
 
 @pytest.mark.parametrize("name", sorted(DRAWINGS))
-def test_a_picture_has_all_its_edges_and_texts(name: str, tmp_path: Path) -> None:
+def test_pictures_have_all_edges_and_texts(name: str, tmp_path: Path) -> None:
     drawing = DRAWINGS[name]()
     check(drawing, code_of(drawing, tmp_path))
 
@@ -103,13 +103,13 @@ def test_names_are_formulas() -> None:
         ("100 %_{#&}~^", r"100 \%\_\{\#\&\}\textasciitilde{}\textasciicircum{}"),
     ],
 )  # fmt: skip
-def test_letters(name: str, code: str) -> None:
+def test_letters_are_converted_to_latex(name: str, code: str) -> None:
     run = {"op": "T", "align": "c", "width": 8.0, "pt": [0, 0], "text": name.replace("\\", "\\\\")}
     operations = [{"op": "F", "size": 14.0, "face": "Times"}, {"op": "c", "color": "#111111"}, run]
     assert f"{{{code}}};" in tikz_of(json.dumps({"objects": [{"_ldraw_": operations}]}))
 
 
-def test_a_picture_that_is_too_large_for_tex_is_refused(tmp_path: Path) -> None:
+def test_pictures_too_large_for_tex_are_rejected(tmp_path: Path) -> None:
     y = gn.input((2,), name="x")
     for _ in range(290):
         y = gn.tanh(y)
@@ -118,7 +118,7 @@ def test_a_picture_that_is_too_large_for_tex_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex")
-def test_latex_sets_odd_names(tmp_path: Path) -> None:
+def test_odd_names_compile_with_latex(tmp_path: Path) -> None:
     names = ("λ", "Ω_Β", "ŷ is", "x₁₂", "$α", "café_1", "a\\b", "10⁻⁵ᵀ", "ℓ∇ℝ", "50 %", "{x}_{y}", "#&~^")
     y = sum(gn.input((2,), name=name) * 1e-12 for name in names)
     code_of(viz.draw(gn.mean(y)), tmp_path)
@@ -127,7 +127,7 @@ def test_latex_sets_odd_names(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex")
 @pytest.mark.parametrize("name", sorted(DRAWINGS))
-def test_latex_sets_it(name: str, tmp_path: Path) -> None:
+def test_pictures_compile_with_latex(name: str, tmp_path: Path) -> None:
     code_of(DRAWINGS[name](), tmp_path)
     set_by_latex(tmp_path)
 

@@ -1,4 +1,4 @@
-"""The page in a browser: what a reader sees, does and reads, with headless Chromium."""
+"""The explorer page in headless Chromium: display and interaction."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_backward_steps_go_from_the_cost_to_the_first_time_step(reader, lstm):
     assert reader.count("g.todo") == 0
 
 
-def test_search_opens_what_hides_the_node(reader, lstm):
+def test_search_opens_boxes_around_the_node(reader, lstm):
     reader.opens(lstm.path)
     reader.finds("sigmoid t=7")
     assert len(reader.boxes("LSTM")) == STEPS - 1
@@ -192,7 +192,7 @@ def test_search_opens_what_hides_the_node(reader, lstm):
     assert f"{BATCH} × {UNITS}" in panel
 
 
-def test_names_are_found_as_they_are_written(reader, lstm):
+def test_search_finds_names_in_every_spelling(reader, lstm):
     reader.opens(lstm.path)
     weight = lstm.network.parameters["layer0.W_xf"]
     for name in ("W_xf", "Wxf", "w_xf", "layer0.W_xf"):
@@ -251,7 +251,7 @@ def test_values_and_gradients_follow_a_change(reader, tmp_path):
     reader.reads("gradient", "norm", np.linalg.norm(gradient))
 
 
-def test_the_slider_goes_through_the_passes(reader, lstm):
+def test_slider_shows_the_passes(reader, lstm):
     reader.opens(lstm.path)
     assert reader.text("pass") == "as written"
     graph = gn.Graph(lstm.unrolled.cost)
@@ -268,7 +268,7 @@ def test_the_slider_goes_through_the_passes(reader, lstm):
     assert reader.text("pass") == "as written"
 
 
-def test_the_keyboard_is_enough(reader, lstm):
+def test_keyboard_navigation(reader, lstm):
     reader.opens(lstm.path)
     reader.presses("ArrowRight")
     first = reader.tab.get_attribute("g.selected", "data-key")
@@ -308,7 +308,7 @@ def test_opened_boxes_keep_their_position(reader, tmp_path):
 
 
 def test_boxes_do_not_overlap(reader, lstm, tmp_path):
-    """Leaves and closed boxes are apart, and inside of the frames around them."""
+    """Leaves and closed boxes do not overlap, and are inside their frames."""
     other = viz.explore(rnn.LayerNormLSTM, tmp_path / "cell.html")
     for path, keys in ((lstm.path, "o"), (lstm.path, "os"), (other, ""), (other, "s")):
         reader.opens(path)
@@ -348,7 +348,7 @@ def test_a_hundred_steps_are_folded_and_unfolded(reader, tmp_path):
 @pytest.mark.parametrize(
     "name", ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a\u2028b &amp; c"]
 )
-def test_hostile_names_are_read_as_names(name, reader, tmp_path):
+def test_hostile_names_are_escaped(name, reader, tmp_path):
     x = gn.input((2,), name=name)
     with gn.scope(layer=name, block=name):
         y = gn.tanh(x) + gn.exp(x)

@@ -1,4 +1,4 @@
-"""Changes that a reader makes in the page: by NumPy, and by the page's own scripts where node is installed."""
+"""Changes in the explorer page, computed by NumPy and, if node is installed, by its scripts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_without_changes_all_values_and_gradients_are_the_same(name: str) -> Non
         np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)
 
 
-def test_a_held_operator_is_a_constant_and_a_cut_input_is_zero() -> None:
+def test_held_operators_are_constant_and_cut_inputs_zero() -> None:
     graph, at = small()
     x, W, cost = at["x"], at["W"], graph.outputs[0]
     given = {x: np.random.default_rng(0).standard_normal((2, 3))}
@@ -145,7 +145,7 @@ def in_javascript(data: dict[str, Any], script: str) -> Any:
 
 @pytest.mark.skipif(NODE is None, reason="node")
 @pytest.mark.parametrize("name", some_quick(sorted(rnn.cells.ALL), ("LSTM", "GraphRNN")))
-def test_javascript_computes_what_python_computes(name: str) -> None:
+def test_javascript_matches_python(name: str) -> None:
     graph = unrolled(name)
     if len(graph) > NODES:
         pytest.skip("too large for the page")
@@ -210,7 +210,7 @@ def test_javascript_has_no_gradient_through_a_held_operator() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_powers_of_one_in_javascript_are_those_of_numpy() -> None:
+def test_javascript_powers_of_one_match_numpy() -> None:
     data, _ = program(small()[0])
     powers = [(1, "Infinity"), (1, "NaN"), (-1, "-Infinity"), (2, "-Infinity"), (-1, "3")]
     script = ", ".join(f"HELPERS.pow({x}, {y})" for x, y in powers)
@@ -218,7 +218,7 @@ def test_powers_of_one_in_javascript_are_those_of_numpy() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_a_users_choice_without_a_gradient_stays() -> None:
+def test_where_without_gradient_is_kept() -> None:
     i = gn.constant(np.array([1, 2, 3]))
     x = gn.input((3,), name="x", dtype="float64")
     chosen = gn.where(gn.constant(np.array([True, False, True])), i, gn.stop_gradient(2 * i))
@@ -238,7 +238,7 @@ def along_an_operator() -> tuple[Graph, dict[Node, Array], dict[Node, Node]]:
     return graph, direction, tangents_of(graph, direction).of
 
 
-def test_tangents_of_an_operator_are_those_of_python() -> None:
+def test_operator_tangents_match_python() -> None:
     graph, direction, rop = along_an_operator()
     given = fed(graph, None)
     made, feeds = settings(graph, {}, set(), direction)
@@ -264,7 +264,7 @@ def test_javascript_computes_tangents_of_an_operator() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_only_float_inputs_and_parameters_are_changed_and_each_alone() -> None:
+def test_only_float_inputs_and_parameters_can_be_changed() -> None:
     i = gn.input((3,), "int64", name="i")
     E, F = (gn.parameter(np.ones((5, 2)), name=name) for name in "EF")
     a, b = gn.constant(np.ones((3, 2)), name="a"), gn.constant(np.ones((3, 2)), name="b")
@@ -282,7 +282,7 @@ def test_only_float_inputs_and_parameters_are_changed_and_each_alone() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_whole_numbers_wrap() -> None:
+def test_integers_wrap_in_javascript() -> None:
     x = gn.input((2,), "int32", name="x")
     big = gn.constant(np.array([2**20, 300], "int32"))
     graph = Graph(gn.mean(gn.cast(big * big + x, "float64") + gn.cast(gn.cast(big, "int8"), "float64")))
@@ -296,7 +296,7 @@ def test_whole_numbers_wrap() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node")
-def test_a_number_that_is_set_back_is_no_change() -> None:
+def test_restored_numbers_are_not_changes() -> None:
     graph, at = small()
     data, _ = program(graph)
     W = {node: place for place, node in enumerate(graph.order)}[at["W"]]
@@ -312,7 +312,7 @@ def test_a_network_with_dropout_can_be_explored() -> None:
     assert viz.explore(net.unroll(time=2, batch=1, training=True)).html
 
 
-def test_a_large_graph_cannot_be_changed() -> None:
+def test_large_graphs_cannot_be_changed() -> None:
     y = gn.input((2,), name="x")
     for _ in range(NODES):
         y = gn.tanh(y)

@@ -1,4 +1,4 @@
-"""The data of a page: what is computed, what is told of it, and that it is plain, small and the same each time."""
+"""The data of an explorer page: contents, escaping, size and reproducibility."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def regression():
 FED = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0], [-1.0]])
 
 
-def test_values_gradients_and_tangents_are_those_of_the_equations(regression, tmp_path):
+def test_values_gradients_and_tangents_match_the_equations(regression, tmp_path):
     cost, x, t, weights = regression
     v = np.array([[0.1], [0.2], [-0.3]])
     feeds = dict(zip((x, t), FED, strict=True))
@@ -83,7 +83,7 @@ def test_values_gradients_and_tangents_are_those_of_the_equations(regression, tm
     assert page.data["backward"]["of"][::2] == page.find(name="W")
 
 
-def test_each_step_of_a_rule_belongs_to_the_node_that_it_is_the_rule_of(tmp_path):
+def test_backward_steps_belong_to_their_node(tmp_path):
     x = gn.input((3,), "float64", name="x")
     y = gn.tanh(x)
     page = Read(viz.explore(gn.sum(y * 3.0), tmp_path / "a.html"))
@@ -95,7 +95,7 @@ def test_each_step_of_a_rule_belongs_to_the_node_that_it_is_the_rule_of(tmp_path
     assert not graph_nodes & {i for row in made.values() for i in row}
 
 
-def test_a_derivative_graph_has_derivatives_of_its_own(tmp_path):
+def test_derivative_graphs_have_derivatives(tmp_path):
     x = gn.input((3,), "float64", name="x")
     (g,) = gn.gradient(gn.sum(gn.tanh(x)), [x])
     page = Read(viz.explore(gn.sum(g * g), tmp_path / "a.html", feeds={x: np.array([0.1, -0.4, 2.0])}))
@@ -132,7 +132,7 @@ def test_stages_follow_the_passes_and_mark_new_nodes(tmp_path):
     assert len(stems[2]) == len(stages[2]["order"])
 
 
-def test_every_stage_computes_the_same(tmp_path):
+def test_all_stages_give_the_same_results(tmp_path):
     for thing in (rnn.LSTM, rnn.Network([rnn.GRU(4)], 5, 5)):  # whatever can be drawn
         assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
     u = rnn.Network([rnn.LSTM(4)], 5, 5).unroll(time=3, batch=2)
@@ -142,7 +142,7 @@ def test_every_stage_computes_the_same(tmp_path):
     assert ends == pytest.approx([ends[0]] * len(ends), rel=1e-5)
 
 
-def test_a_function_is_shown_as_written_and_with_its_own_passes(regression, tmp_path):
+def test_functions_are_shown_as_written_and_after_passes(regression, tmp_path):
     cost, x, t, _ = regression
     every = {p.name for p in gn.passes.DEFAULT}
     for passes, names in ((gn.passes.without("merge", "fuse"), {"merge", "fuse"}), ((), every)):
@@ -206,7 +206,7 @@ def test_values_are_dropped_once_they_are_used():
     assert peak < 6 * 800_000
 
 
-def test_a_copy_in_its_own_place_computes_the_same(regression):
+def test_copied_graphs_give_the_same_results(regression):
     cost, x, t, _ = regression
     graph, copies = in_its_own_place(gn.Graph(gn.gradient(cost, [x])))
     assert all(node.source_serial == node.serial for node in graph.order)
@@ -237,7 +237,7 @@ def test_pages_load_no_external_files(regression, tmp_path):
     assert not re.search(r"https?:|//[\w.]+\.\w{2,3}/|@import|url\((?!#)|<link|src=", text)
 
 
-def test_hostile_names_stay_names(tmp_path):
+def test_hostile_names_are_escaped(tmp_path):
     script, tag = "</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
     for name in (script, "<b>&amp;", tag, "a\u2028b\x00", "%%data%%", "\ud800"):
         with case(ascii(name)):
@@ -271,7 +271,7 @@ def test_pages_of_large_graphs_list_omitted_parts(tmp_path):
     assert any("large graph" in line for line in data["about"])
 
 
-def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path):
+def test_errors_name_the_argument_and_keep_the_file(regression, tmp_path):
     cost, x, t, weights = regression
     path = tmp_path / "a.html"
     path.write_text("kept")

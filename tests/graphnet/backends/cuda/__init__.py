@@ -1,1 +1,1 @@
-"""Tests of the cuda back end: in Numba's simulator where there is no GPU, and as machine code that none has run."""
+"""Tests of the cuda back end, in Numba's simulator or as compiled machine code if there is no GPU."""

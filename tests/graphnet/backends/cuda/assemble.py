@@ -1,4 +1,4 @@
-"""Makes machine code for GPUs (`... assemble 7.5 9.0`) of every kernel that the programs use; needs no GPU.
+"""Compiles all kernels of the programs for GPUs (`... assemble 7.5 9.0`); needs no GPU.
 
 PTX comes from NVVM; nvJitLink assembles it, as a driver would. Prints how many kernels there were, and the registers
 and the bytes of local memory (registers that were spilled) of each kind of product.

@@ -1,4 +1,4 @@
-"""Calls of the driver on a real GPU, all but the kernels' results. See `stub`."""
+"""Calls of the GPU driver, except the results of kernels. See `stub`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ DAMAGES = [
 
 @pytest.mark.slow
 def test_kernel_cache_is_reused_and_damaged_files_are_recompiled(libraries: Path, tmp_path: Path) -> None:
-    """Each kernel is damaged in another way. A second process compiles all again, and a third one none."""
+    """Each kernel is damaged differently. A second process compiles all again, and a third one none."""
     cache = tmp_path / "cache"
 
     def made_and_found() -> tuple[int, ...]:
@@ -134,7 +134,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_driver_errors_have_one_sentence(fault: str, libraries: Path, tmp_path: Path) -> None:
+def test_driver_errors_are_one_line(fault: str, libraries: Path, tmp_path: Path) -> None:
     program = """
 import graphnet as gn, numpy as np
 from graphnet.backends import usable_backends

@@ -1,4 +1,4 @@
-"""Every kind of kernel equals NumPy, also with shared sums and cuBLAS, and can be assembled."""
+"""All kernels match NumPy, including shared sums and cuBLAS, and can be assembled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def require_same(program, dtype: str) -> None:
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_kernel_is_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_match_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in ("float32",) if SIMULATED else ("float32", "float64"):
         require_same(PROGRAMS[name], dtype)
     monkeypatch.setattr(building, "ONE_THREAD" if SIMULATED else "GPU", FEW)
@@ -144,7 +144,7 @@ ALL = {name: p for name, p in PROGRAMS.items() if "product" in name} | {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_products_by_the_library(dtype: str, library: Library) -> None:
+def test_library_products_match_numpy(dtype: str, library: Library) -> None:
     for name, program in ALL.items():
         with case(name):
             require_same(program, dtype)

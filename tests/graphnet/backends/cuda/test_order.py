@@ -1,4 +1,4 @@
-"""Law 8 on the GPU: a launch's blocks give the same bits in any order, on memory full of NaN."""
+"""Law 8 on the GPU: blocks give the same bits in any order, with memory full of NaN."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_blocks_run_in_any_order(name: str) -> None:
     require_same_in_all_orders(lambda: gn.compile(outputs, inputs, "cuda"), arrays)
 
 
-def test_a_network_runs_in_any_order() -> None:
+def test_network_runs_in_any_order() -> None:
     net = rnn.Network([rnn.LSTM(3)], 4, 4, dtype="float64")
     u = net.unroll(2, 2, training=False)
     nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]

@@ -41,7 +41,7 @@ def network(time: int = 3, **how):
     return function, parameters, [*local.integers(0, 5, (2, time, 3)), *states]
 
 
-def test_parameters_cross_as_one_piece_and_may_change(monkeypatch) -> None:
+def test_parameters_are_uploaded_together_and_may_change(monkeypatch) -> None:
     """The first call runs launches one by one; the second captures; the others replay."""
     captured, original = [], Device.captured
     monkeypatch.setattr(Device, "captured", lambda device, work: captured.append(1) or original(device, work))
@@ -76,8 +76,8 @@ def test_a_stored_function_gives_the_same_bits(tmp_path) -> None:
     assert not np.array_equal(loaded(*arrays)[0], function(*arrays)[0])
 
 
-def test_again_brings_only_what_varies(tmp_path) -> None:
-    """A varying input may also be a part of a result itself, without any instruction on it."""
+def test_again_transfers_only_varying_inputs(tmp_path) -> None:
+    """A varying input may itself be part of a result."""
     x, v = gn.input((3, 3), "float64"), gn.input((3, 3), "float64", varying=True)
     function = gn.compile([gn.concatenate([gn.tanh(x) @ v, v], axis=1)], [x, v], "cuda")
     function.save(tmp_path / "f.gn")
@@ -116,7 +116,7 @@ def test_steps_without_a_kernel_run_in_python(tmp_path) -> None:
     np.testing.assert_array_equal(function(*arrays)[0], np.hstack([arrays[0] @ arrays[1], arrays[2]]))
 
 
-def test_a_schedule_is_plain_data() -> None:
+def test_schedule_round_trips_through_json() -> None:
     """A schedule is unchanged by a round trip through JSON."""
     function, _, _ = network()
     header, arrays = function._program.stored()
@@ -138,7 +138,7 @@ def test_check_names_the_node() -> None:
         function.save("nowhere")
 
 
-def test_too_little_memory_or_a_missing_package(monkeypatch) -> None:
+def test_missing_memory_or_package_raises_an_error(monkeypatch) -> None:
     """The error states the bytes before allocation, and the bytes with recomputation."""
     needed, less = (int(network(time=40, memory=memory)[0].memory) / 1024 for memory in (None, "sqrt"))
     monkeypatch.setattr(Device, "free_memory", lambda device: 9000)
@@ -155,8 +155,8 @@ def test_too_little_memory_or_a_missing_package(monkeypatch) -> None:
 
 
 @pytest.mark.skipif(not SIMULATED, reason="there is a GPU")
-def test_no_gpu() -> None:
-    """Without simulator and GPU, the error says what to do, and other back ends work."""
+def test_missing_gpu_raises_an_error() -> None:
+    """Without simulator and GPU, the error has a remedy, and other back ends work."""
     program = """
 import graphnet as gn, numpy as np
 try:
@@ -170,7 +170,7 @@ gn.testing.check_op(gn.tanh, np.ones(3))
     assert "backend='numba' runs on the CPU" in said
 
 
-def test_results_stay_where_an_array_lies() -> None:
+def test_results_for_device_arrays_stay_on_the_device() -> None:
     x, y = gn.input((3, 4), name="x"), gn.input((4, 2))
     function = gn.compile([x @ y, x * 2.0], [x, y], "cuda")
     a, b = (np.random.default_rng(0).standard_normal(n.shape).astype("f4") for n in (x, y))
@@ -200,7 +200,7 @@ OPERATIONS = {
 }  # fmt: skip
 
 
-def test_arithmetic_is_numpy_s() -> None:
+def test_arithmetic_matches_numpy() -> None:
     for name, operation in OPERATIONS.items():
         with case(name), np.errstate(all="ignore"):
             found, expected = np.asarray(operation(gn.place(A), gn.place(B))), np.asarray(operation(A, B))
@@ -208,7 +208,7 @@ def test_arithmetic_is_numpy_s() -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_inner_products_also_where_threads_share_sums(monkeypatch) -> None:
+def test_inner_products_match_numpy(monkeypatch) -> None:
     a, b = (RNG.standard_normal(5000) for _ in range(2))
     found = np.einsum("i,i->", gn.place(a), gn.place(b))
     assert isinstance(found, float)
@@ -220,7 +220,7 @@ def test_inner_products_also_where_threads_share_sums(monkeypatch) -> None:
     assert not (gn.place(a) * 0).any()
 
 
-def test_changes_in_place_conversions_and_memory_that_is_used_again() -> None:
+def test_in_place_changes_conversions_and_memory_reuse() -> None:
     """Overlapping ranges are copied first."""
     there, here = gn.place(A), A.copy()
     for array, other in ((there, gn.place(B)), (here, B)):
@@ -303,8 +303,8 @@ def test_arrays_are_exchanged_with_numpy() -> None:
 
 
 @pytest.mark.slow
-def test_the_owner_lives_as_long_as_the_taker_and_no_longer() -> None:
-    """Borrowers: NumPy, graphnet, and a capsule that nobody opens."""
+def test_borrowed_memory_is_released_with_the_last_borrower() -> None:
+    """Borrowers are NumPy, graphnet, and an unused capsule."""
     for name, take in {
         "NumPy": np.from_dlpack, "us": lambda lender: borrowed(lender.__dlpack__()), "nobody": Lender.__dlpack__,
     }.items():  # fmt: skip
@@ -321,7 +321,7 @@ def test_the_owner_lives_as_long_as_the_taker_and_no_longer() -> None:
             assert not exchange._exported
 
 
-def test_arrays_of_others_are_taken_where_they_are() -> None:
+def test_dlpack_arrays_are_not_copied() -> None:
     x = gn.input((2, 3))
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     for backend in ("numpy", "numba", "cuda"):

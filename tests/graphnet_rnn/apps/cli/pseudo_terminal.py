@@ -1,4 +1,4 @@
-"""A program in a terminal of its own (a pseudo-terminal), its keys, and what is on its screen (pyte)."""
+"""A program in a pseudo-terminal, with its keys and screen contents (pyte)."""
 
 from __future__ import annotations
 

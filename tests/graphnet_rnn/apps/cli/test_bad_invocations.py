@@ -61,7 +61,7 @@ def most_memory() -> int:
 
 
 @pytest.mark.parametrize("command", ["", *all_commands()])
-def test_each_error_is_one_sentence(place: Path, command: str) -> None:
+def test_invalid_commands_give_one_line_errors(place: Path, command: str) -> None:
     """Each error takes no memory and changes no file."""
     before = state(place)
     for row in rows(command):
@@ -84,8 +84,8 @@ def test_each_error_is_one_sentence(place: Path, command: str) -> None:
             assert most_memory() - used < 300e6
 
 
-def test_every_option_has_a_bad_case_of_its_own() -> None:
-    """Options need a case of their own in at least one command, beside those for all options."""
+def test_every_option_has_an_invalid_case() -> None:
+    """Each option needs an invalid case in at least one command."""
     lines = [line for rows in ROWS.values() for _, *lines in rows for line in lines]
     known = {word for line in lines for word in line.split() if word.startswith("--")} | SHARED.keys()
     for command in all_commands():

@@ -1,4 +1,4 @@
-"""Cells on the command line: from packages and users' files, with settings; the list of all cells."""
+"""Cells on the command line: from packages and user files, with settings; the list of all cells."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def test_settings_and_units() -> None:
             assert repr(make_cell(text, units)) == made
 
 
-def test_layers_units_and_names_of_folders(elsewhere: Path) -> None:
-    """Each layer has its own weights. Without --units, the cell's own units are used."""
+def test_layers_units_and_folder_names(elsewhere: Path) -> None:
+    """Without --units, the units of the cell are used."""
     for cell, options, folder in (
         ("RHN(units=3, depth=2)", ["--layers", "2"], "text-RHN-units-3-depth-2"),
         ("../cells/random.py:Layer", [], "text-Layer"),
@@ -154,7 +154,7 @@ def test_layers_units_and_names_of_folders(elsewhere: Path) -> None:
     assert start["model"]["layers"] == [{"cell": "Layer", "units": 5}]
 
 
-def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_after_the_cell_has_moved(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, "../cells/random.py:Slow(3)"]) == 0
     (elsewhere.parent / "cells").rename(elsewhere.parent / "moved")
     again = [*AGAIN, "2"]
@@ -166,7 +166,7 @@ def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.Capture
     assert main([*AGAIN, "3"]) == 0  # the new place was kept
 
 
-def test_a_mistake_is_reported_with_its_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_in_cell_files_have_the_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file has the name of a module of Python, but the error shows the right line."""
     right, wrong = '    states = (rnn.State("h"), rnn.State("s", "slow"))', '    states = rnn.State("h")'
     file = elsewhere.parent / "cells" / "random.py"
@@ -175,8 +175,8 @@ def test_a_mistake_is_reported_with_its_line(elsewhere: Path, capsys: pytest.Cap
     assert f"cells/random.py:{line}: states is" in sentence(capsys, "check", "../cells/random.py:Slow")
 
 
-def test_files_and_modules_are_looked_for_here_and_hide_no_other(elsewhere: Path) -> None:
-    """As for `python -m`, although the installed command's path lacks the present folder."""
+def test_cells_are_found_in_the_working_folder(elsewhere: Path) -> None:
+    """As with `python -m`, although the path of the installed command lacks the working folder."""
     cell = find_cell("../cells/random.py:Slow")
     import random
 
@@ -188,8 +188,8 @@ def test_files_and_modules_are_looked_for_here_and_hide_no_other(elsewhere: Path
     sys.modules.pop("cells_of_mine")
 
 
-def test_a_cell_that_was_edited(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The weights belong to other equations: training stops with an error, other commands warn."""
+def test_edited_cells_are_reported(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Changed equations stop training with an error; other commands warn."""
     file = elsewhere.parent / "cells" / "random.py"
     assert main([*TRAIN, "../cells/random.py:Slow(3)"]) == 0
     sample = ["sample", "run/model.safetensors", "--cell", "../cells/random.py:Slow", "--length", "3"]
@@ -220,7 +220,7 @@ def test_check_shows_the_equations_that_were_given(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.startswith("h' = sin(x W_xh)\n")
 
 
-def test_parameters_in_the_list(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_number_of_parameters_in_the_list(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Parameters by hand: (65 + 128) · 128 + 128, four times that for the LSTM."""
     assert main(["cells", "Elman", "LSTM", "EchoState(128)", "../cells/random.py:Layer"]) == 0
     elman, lstm, echo, layer = capsys.readouterr().out.split("\n\n")

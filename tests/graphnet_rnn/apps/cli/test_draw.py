@@ -40,7 +40,7 @@ def drawn(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_everything_is_shown_of_a_cell_and_of_a_model(here: Path) -> None:
+def test_draw_shows_cells_and_models(here: Path) -> None:
     rnn.save(rnn.Network([rnn.Elman(2)], 3, 3), "model.safetensors")
     for shown in SHOWN:
         for what in ("Elman(units=2)", "model.safetensors"):
@@ -56,7 +56,7 @@ def test_everything_is_shown_of_a_cell_and_of_a_model(here: Path) -> None:
             assert main(["draw", "Dense", "--out", f"cell.{ending}"]) == 0
 
 
-def test_a_picture_of_many_steps_is_announced(here: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_pictures_of_many_steps_give_a_warning(here: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(draw, "MANY_STEPS", 3)
     for time, said in (("3", ""), ("4", "4 time steps take long to draw")):
         assert main(["draw", "Elman", "--show", "values", "--out", "values.svg", "--time", time]) == 0
@@ -79,7 +79,9 @@ def test_chart_of_a_run_follows_its_rows_or_the_options(here: Path, capsys: Any)
 
 
 @pytest.mark.slow
-def test_training_with_curvature_draws_its_flight(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_order_training_draws_a_flight_recorder(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     small = "--cell Elman --units 4 --time 10 --batch 5 --sample 0 --gradient-batches 4 --steps 2 --out run"
     assert main(["train", "text.txt", *small.split(), "--optimizer", "hf(cg_steps=3)"]) == 0
     assert "run/curve.png and run/flight.png" in capsys.readouterr().out
@@ -152,8 +154,8 @@ def test_pages_and_charts_of_costs(reader: Path, capsys: pytest.CaptureFixture[s
     assert {"training", "validation", "test", "bits per character"} <= set(words)
 
 
-def test_lanes_are_no_more_than_what_is_scored(reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Memory and time go with the lanes, and those beyond would read to score nothing."""
+def test_number_of_lanes_is_limited_by_the_text(reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Memory and time grow with the number of lanes."""
     Path("text.txt").write_text(TEXT[:60], encoding="utf-8")
     for lanes in ("50", "99999999"):
         evaluate("--context", "10", "--lanes", lanes, "--costs", f"{lanes}.svg")
@@ -163,8 +165,8 @@ def test_lanes_are_no_more_than_what_is_scored(reader: Path, capsys: pytest.Capt
 
 
 @pytest.mark.slow
-def test_demo_shows_the_whole_point(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    """Pictures, samples from noise on, a falling loss, checked derivatives, files and what to try next."""
+def test_demo_output_and_files(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    """Pictures, samples of all epochs, a falling loss, checked derivatives, files and next commands."""
     monkeypatch.setattr(demo, "standard_library_text", lambda: standard_library_text(30_000))
     monkeypatch.setenv("GRAPHNET_COMMAND", "python3 run.py")
     monkeypatch.chdir(tmp_path)
@@ -186,8 +188,8 @@ def test_demo_shows_the_whole_point(tmp_path: Path, monkeypatch: Any, capsys: An
     assert after.count("\n  python3 run.py ") == 3
 
 
-def test_a_folder_in_use_is_left_alone(tmp_path: Path, capsys: Any) -> None:
-    """By another demo, or by a training that goes on with what one made."""
+def test_demo_rejects_folders_in_use(tmp_path: Path, capsys: Any) -> None:
+    """Folders in use by another demo or a training run."""
     (tmp_path / demo.MARKER).touch()
     (tmp_path / "history.jsonl").write_text("{}\n", encoding="utf-8")
     for used, said in (
@@ -200,8 +202,8 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path, capsys: Any) -> None:
         assert (tmp_path / "history.jsonl").read_text(encoding="utf-8") == "{}\n"
 
 
-def test_a_demo_replaces_what_a_demo_made(tmp_path: Path) -> None:
-    """Also where one was killed at once, which leaves a lock; what others put there stays, and then all of it."""
+def test_demo_replaces_only_files_of_demos(tmp_path: Path) -> None:
+    """Includes killed demos, which leave a lock; files of the user are kept."""
     lock = f".{demo.MARKER}.lock"
     (tmp_path / lock).touch()
     with demo._fresh_folder(tmp_path) as folder:

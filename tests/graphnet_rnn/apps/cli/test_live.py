@@ -71,7 +71,7 @@ def curve(terminal: Bar, steps: int = 50) -> console.LiveCurve:
     return found
 
 
-def test_it_is_redrawn_in_its_place_above_the_bar(terminal: Bar, monkeypatch: Any) -> None:
+def test_curve_is_redrawn_in_place_above_the_bar(terminal: Bar, monkeypatch: Any) -> None:
     terminal.write("log 1\n")
     shown = curve(terminal)
     for _ in range(3):
@@ -108,7 +108,7 @@ def test_cleared_curve_leaves_no_text(terminal: Bar) -> None:
     assert seen(terminal.getvalue()) == ["log 0", "log 1", "log 2"]
 
 
-def test_a_terminal_that_becomes_narrower_folds_its_lines(terminal: Bar, monkeypatch: Any) -> None:
+def test_curve_is_redrawn_after_the_terminal_becomes_narrower(terminal: Bar, monkeypatch: Any) -> None:
     """Lines of 59 columns fold at 45 columns: the cursor must move up by all folded lines."""
     shown = curve(terminal)
     shown.draw(terminal, 4.2)
@@ -120,7 +120,7 @@ def test_a_terminal_that_becomes_narrower_folds_its_lines(terminal: Bar, monkeyp
     assert int(up) == sum(1 if w <= 45 else 2 for w in width[: console.HEIGHT + 1])
 
 
-def test_it_waits_until_there_is_something_to_see(terminal: Bar) -> None:
+def test_curve_is_drawn_after_enough_steps_and_seconds(terminal: Bar) -> None:
     curve(terminal, console.LEAST_STEPS - 1).draw(terminal, 4.2)
     now = [0.0]
     shown = console.LiveCurve(terminal, clock=lambda: now[0])
@@ -136,7 +136,7 @@ def test_it_waits_until_there_is_something_to_see(terminal: Bar) -> None:
     assert terminal.getvalue() == drawn, "not again at once"
 
 
-def test_long_runs_keep_few_points_and_their_mean(terminal: Bar) -> None:
+def test_curve_of_long_runs_keeps_few_points(terminal: Bar) -> None:
     shown = curve(terminal, 10 * console.POINTS)
     assert len(shown._steps) <= console.POINTS + 1
     shown.draw(terminal, 4.2)
@@ -166,7 +166,7 @@ real = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are 
 
 
 @real
-def test_training_in_a_terminal_shows_it_and_leaves_the_log_alone(tmp_path: Path) -> None:
+def test_training_draws_the_curve_in_terminals_only(tmp_path: Path) -> None:
     """In a terminal, and in a pipe."""
     from tests.graphnet_rnn.apps.cli.pseudo_terminal import Terminal
 
@@ -224,7 +224,7 @@ def trained(sweep: Sweep, number: int, *values: float, state: str = "") -> Any:
     return entry
 
 
-def test_a_table_of_what_goes_on(sweep: Sweep) -> None:
+def test_table_of_running_runs(sweep: Sweep) -> None:
     entries = [trained(sweep, 0, 2.5, 2.0, 2.25), trained(sweep, 3)]
     assert table(entries, ["cell", "units"], 9, 80) == [
         "run     cell  units  epoch  last   best   left",
@@ -239,7 +239,7 @@ def test_a_table_of_what_goes_on(sweep: Sweep) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 20])
-def test_it_is_drawn_in_its_place(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_table_is_redrawn_in_place(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """Messages of ended runs scroll above the table, which is erased at the end."""
     stream = Stream()
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -265,7 +265,7 @@ def test_it_is_drawn_in_its_place(sweep: Sweep, monkeypatch: pytest.MonkeyPatch,
     assert not re.search("epoch|ended", left)
 
 
-def test_a_run_that_waits_for_the_next_rung_is_not_among_them(tmp_path: Path, sweep: Sweep) -> None:
+def test_table_omits_runs_waiting_for_the_next_rung(tmp_path: Path, sweep: Sweep) -> None:
     wanted = Recipe(str(tmp_path / "t.txt"), {"units": Values((1, 2, 3)), "epochs": 9}, halving=Halving(1, 3))
     halved = Sweep(wanted, tmp_path / "h", workers=2)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Pages of the writer and of a sweep, in Chromium: requests, actions, display."""
+"""Pages of the writer and of sweeps in Chromium: requests, actions, display."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def ordered(writing: WritingPage, *orders: list[Any]) -> tuple[int, str]:
     return asked(writing, "POST", f"/{writing.token}/orders", list(orders))
 
 
-def test_page_serves_html_and_takes_orders(writing: WritingPage, tmp_path: Path) -> None:
+def test_page_serves_html_and_accepts_orders(writing: WritingPage, tmp_path: Path) -> None:
     status, html = asked(writing, "GET", f"/{writing.token}/")
     assert (status, "<title>novel.txt</title>" in html) == (200, True)
     assert not re.search(r"https?:|src=|href=|url\(|@import|%%", html)
@@ -164,7 +164,7 @@ def test_invalid_orders_are_rejected(writing: WritingPage) -> None:
     assert writing.desk.wait(300).text == ""
 
 
-def test_the_program_keeps_what_was_not_saved(tmp_path: Path) -> None:
+def test_unsaved_text_is_kept_on_exit(tmp_path: Path) -> None:
     rnn.save(network(), tmp_path / "m.safetensors")
     command = [sys.executable, "-m", "graphnet_rnn", "write", "m.safetensors", "--html"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -233,7 +233,7 @@ def book(folder: Path, runs: int) -> Results:
     return made
 
 
-def test_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
+def test_page_is_one_self_contained_file(tmp_path: Path) -> None:
     made = book(tmp_path, 12)
     html, data = page_of(made), data_of(made)
     assert html.count("</script>") == 2  # its own
@@ -327,7 +327,7 @@ def test_runs_are_sorted_filtered_and_chosen(opened: Any, tmp_path: Path) -> Non
         assert 0 < rows.count() < 400
 
 
-def test_a_live_page_goes_on_while_it_is_read(opened: Any, tmp_path: Path) -> None:
+def test_live_page_updates_and_keeps_focus(opened: Any, tmp_path: Path) -> None:
     """The page updates by itself, and keeps the focus, the filter and the chosen run."""
     made = book(tmp_path, 30)
     best = min(made.look(), key=lambda entry: entry.best)
@@ -357,7 +357,7 @@ def test_a_live_page_goes_on_while_it_is_read(opened: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_read_in_the_light_and_in_the_dark(opened: Any, tmp_path: Path, scheme: str) -> None:
+def test_page_has_enough_contrast_in_light_and_dark_mode(opened: Any, tmp_path: Path, scheme: str) -> None:
     """All text has enough contrast (WCAG: 4.5 to 1); curves use the colors of the scheme."""
 
     def luminance(colour: str) -> float:

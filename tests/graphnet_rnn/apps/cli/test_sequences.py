@@ -1,4 +1,4 @@
-"""Training on sequences of files by the command line: what is trained is rnn.Arrays, judged and predicted by loops."""
+"""Training on sequence files from the command line matches rnn.Arrays, evaluation and prediction by loops."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_trained_models_are_evaluated_and_predict(capsys: Any, target: str, loss
     assert number == pytest.approx(found[name][(7, 0) if whole else (2, 1, 0)])
 
 
-def test_training_begins_at_the_frequencies_of_targets_that_count() -> None:
-    """Of steps that there are, and whose weight is above 0."""
+def test_output_bias_starts_at_the_frequencies_of_weighted_targets() -> None:
+    """Counts steps within the lengths whose weight is above 0."""
     lengths = RANDOM.integers(1, 6, 30)
     w = 2.0 * (RANDOM.random((5, 30)) > 0.5)
     y, bits = RANDOM.integers(0, 3, (5, 30)), 1.0 * (X > 0.5)
@@ -111,7 +111,7 @@ def test_training_begins_at_the_frequencies_of_targets_that_count() -> None:
 
 
 def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
-    """From arrays and from a table alike: what is trained, judged and predicted has the steps that there are."""
+    """For arrays and tables: training, evaluation and prediction ignore padding."""
     lengths = np.random.default_rng(1).integers(1, 6, 30)
     inside = np.arange(5)[:, None] < lengths
     y = X.sum(axis=2)
@@ -143,8 +143,8 @@ def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(predicted, outputs[steps, who, 0], rtol=1e-6)
 
 
-def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of training, wherever they stand in another table, and whatever else it has."""
+def test_columns_are_read_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Columns may be in another order, beside other columns."""
     a, b, who = X[..., 0].T.ravel(), X[..., 1].T.ravel(), np.repeat(np.arange(30), 5)
     y, z = a + b, a - b
     written("train.csv", "who,a,b,y,z", who, a, b, y, z)
@@ -175,13 +175,13 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
     assert "less.csv has no column 'a'; it has b, who" in capsys.readouterr().err
 
 
-def test_whole_numbers_that_float32_rounds_are_refused(capsys: Any) -> None:
+def test_integer_targets_rounded_by_float32_are_rejected(capsys: Any) -> None:
     np.savez("large.npz", x=X, y=10**9 + RANDOM.integers(0, 30, X.shape[:2]))
     assert main(["train", "large.npz", "--loss", "squared", *SMALL, "--out", "run"])
     assert "float32 rounds column 0 of the targets" in capsys.readouterr().err
 
 
-def test_it_is_the_run_of_arrays() -> None:
+def test_command_matches_training_on_arrays() -> None:
     assert main([*TRAIN, "--out", "run", "--rate", "0.01"]) == 0
     t = X.sum(axis=2)[..., None]
     scaling = rnn.data.Scaling.of(rnn.data.Sequences(X[:, :27], t[:, :27]))
@@ -195,8 +195,8 @@ def test_it_is_the_run_of_arrays() -> None:
 
 
 @pytest.mark.parametrize("data", ["d.npz", "task:addition(10)"])
-def test_a_run_goes_on_as_if_unbroken(here: Path, data: str) -> None:
-    """Also where the file has moved."""
+def test_resumed_run_matches_an_uninterrupted_run(here: Path, data: str) -> None:
+    """Includes moved files."""
     train = ["train", data, *TRAIN[2:], "--optimizer", "adam", "--gradient-batches", "1"]
     assert main([*train, "--epochs", "4", "--out", "whole"]) == 0
     assert main([*train, "--steps", "5", "--out", "parts"]) == 0
@@ -209,7 +209,7 @@ def test_a_run_goes_on_as_if_unbroken(here: Path, data: str) -> None:
         assert (here / "parts" / name).read_bytes() == (here / "whole" / name).read_bytes()
 
 
-def test_shares_are_validated_on_by_their_numbers_and_weighed() -> None:
+def test_folds_are_validated_with_weights() -> None:
     found = []
     for fold in range(3):
         assert main([*TRAIN, "--weights", "w", "--fold", f"{fold + 1}/3", "--out", f"f{fold}"]) == 0
@@ -222,8 +222,8 @@ def test_shares_are_validated_on_by_their_numbers_and_weighed() -> None:
     assert len(set(found)) == 3
 
 
-def test_series_are_validated_on_a_block_of_time() -> None:
-    """And what is next to it is not learned from: other values there make the same run."""
+def test_folds_of_series_validate_on_a_block_of_time() -> None:
+    """Steps next to the block are not used for training."""
     x = np.random.default_rng(0).standard_normal((48, 2))
 
     def trained(folder: str, x: np.ndarray) -> bytes:
@@ -245,7 +245,7 @@ def test_series_are_validated_on_a_block_of_time() -> None:
     assert best == pytest.approx(loss, rel=1e-5)
 
 
-def test_classes_are_those_of_both_files_and_numbers_that_are_names_are_none(capsys: Any) -> None:
+def test_classes_of_both_files_count_and_large_labels_are_rejected(capsys: Any) -> None:
     np.savez("v.npz", x=X[:, :9], signs=np.full((5, 9), 2))
     assert main([*TRAIN, "--target", "signs", "--valid", "v.npz", "--out", "run"]) == 0
     assert rnn.load(MODEL).outputs == 3

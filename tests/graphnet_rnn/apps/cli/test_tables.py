@@ -1,4 +1,4 @@
-"""A table of dates, categories and empty cells by the command line alone: train, evaluate, predict."""
+"""Tables with dates, categories and empty cells from the command line: train, evaluate, predict."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def test_balanced_classes_have_equal_weight_in_training() -> None:
         np.testing.assert_allclose(np.exp(bias) / np.exp(bias).sum(), expected, rtol=1e-5)
 
 
-def test_classes_that_are_no_target_of_a_case_are_outputs(capsys: Any) -> None:
-    """Only the last row of a case is judged, so the class c is never a target."""
+def test_classes_without_a_scored_target_are_outputs(capsys: Any) -> None:
+    """Only the last row of a case is scored, so the class c is never a target."""
     rows = [
         f"{case},{step},{'c' if step == 0 else 'ab'[case % 2]}" for case in range(12) for step in range(3)
     ]
@@ -169,7 +169,7 @@ def test_classes_that_are_no_target_of_a_case_are_outputs(capsys: Any) -> None:
     assert main(["evaluate", "run/model.safetensors", "t.csv"]) == 0
 
 
-def test_the_last_tenth_of_a_long_table_is_for_validation(capsys: Any) -> None:
+def test_last_tenth_of_a_long_table_is_used_for_validation(capsys: Any) -> None:
     x = np.random.default_rng(0).normal(size=720)
     lines = [f"{'ab'[i % 2]},{i},{value},{value > 0}" for i, value in enumerate(x)]
     Path("t.csv").write_text("\n".join(["who,hour,x,y", *lines]), encoding="utf-8")
@@ -181,7 +181,7 @@ def test_the_last_tenth_of_a_long_table_is_for_validation(capsys: Any) -> None:
 
 
 def test_independent_rows_by_the_command_line(capsys: Any) -> None:
-    """Equal times in a table without cases; the model knows that rows are independent."""
+    """Equal times in a table without cases; the model stores that rows are independent."""
     how = ["--target", "open", "--inputs", "sky,warmth", "--time-column", "date", "--calendar", "hour"]
     assert main(["train", "sales.csv", *how, "--out", "run"]) == 1
     assert "add --independent-rows if rows do not depend on each other" in capsys.readouterr().err
@@ -243,7 +243,7 @@ def test_a_target_with_as_many_classes_as_rows(capsys: Any) -> None:
     assert main(f"{how} --inputs z --target x --loss softmax --out whole".split()) == 0
 
 
-def test_what_does_not_apply_is_refused(capsys: Any) -> None:
+def test_inapplicable_options_are_rejected(capsys: Any) -> None:
     np.savez("d.npz", x=np.zeros((3, 4, 1)), y=np.zeros((3, 4, 1)))
     forecast = "train sales.csv --target sold --time-column date --case shop --horizon 2"
     for command, said in (
@@ -274,8 +274,8 @@ def test_what_does_not_apply_is_refused(capsys: Any) -> None:
         assert said in capsys.readouterr().err
 
 
-def test_validation_rows_change_no_training(capsys: Any) -> None:
-    """Of a forecast: other values in the last tenth of each case make the same training loss."""
+def test_validation_rows_do_not_change_training(capsys: Any) -> None:
+    """For forecasts: other values in the last tenth of each case give the same training loss."""
     first = []
     for folder, factor in (("one", 1), ("two", 100)):
         changed = []

@@ -72,7 +72,7 @@ def shown_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_help_shows_every_command_its_defaults_and_examples_that_are_understood(capsys: Any) -> None:
+def test_help_shows_commands_defaults_and_valid_examples(capsys: Any) -> None:
     of_all = shown_by(capsys)
     for command, does in all_commands().items():
         shown, options = shown_by(capsys, command), module_of(command)
@@ -121,7 +121,7 @@ def test_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_training_ends_with_the_score_on_the_test_text(here: Path, capsys: Any) -> None:
-    """The printed score equals that of `evaluate` on the same characters."""
+    """The printed score matches `evaluate` on the same characters."""
     (here / "test.txt").write_text(TEXT[round(len(TEXT) * 0.9) :], encoding="utf-8")
     numbers, judge = [], ["evaluate", "run/model.safetensors", "test.txt", "--context", "5"]
     for command in ([*TRAIN, "--time", "5", "--steps", "5"], judge):
@@ -131,7 +131,7 @@ def test_training_ends_with_the_score_on_the_test_text(here: Path, capsys: Any) 
     assert numbers[0] == pytest.approx(numbers[1], abs=1e-3)
 
 
-def test_a_run_whose_curve_cannot_be_drawn_has_ended_well(here: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_failed_curve_drawing_does_not_fail_the_run(here: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("PATH", "")  # no TeX
     with matplotlib.rc_context({"text.usetex": True}):
         assert main([*TRAIN, "--epochs", "1"]) == 0
@@ -151,7 +151,7 @@ def test_a_run_whose_curve_cannot_be_drawn_has_ended_well(here: Path, capsys: An
     ],
 )
 def test_schedules_and_optimizers_resume_exactly(here: Path, schedule: str, optimizer: str) -> None:
-    """The learning rates equal the library's."""
+    """The learning rates match the library."""
     options = [*SMALL, "--units", "3", "--optimizer", optimizer, "--quiet"]
     options += ["--schedule", schedule, "--average", "0.9"] if schedule else ["--steps", "8"]
     for epochs, folder in (("2", "whole"), ("1", "run")):
@@ -165,8 +165,10 @@ def test_schedules_and_optimizers_resume_exactly(here: Path, schedule: str, opti
         assert [row["learning_rate"] for row in steps] == pytest.approx([base * each for each in expected])
 
 
-def test_resume_alone_or_computed_in_another_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Alone, it changes nothing, since all epochs are made. Then continues with other back ends."""
+def test_resume_without_changes_and_with_other_back_ends(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without changes, no epoch is left; then training continues with other back ends."""
     before = files(run)
     assert main(AGAIN) == 0
     assert capsys.readouterr() == ("", "")
@@ -177,7 +179,7 @@ def test_resume_alone_or_computed_in_another_way(run: Path, capsys: pytest.Captu
     assert [row["epoch"] for row in rows(Path("run"), "epoch")] == [1, 2, 3, 4]
 
 
-def test_resume_where_the_texts_have_moved(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_after_the_texts_have_moved(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "valid.txt").write_text(TEXT, encoding="utf-8")
     assert main([*TRAIN, "--valid", "valid.txt", "--quiet"]) == 0
     (here / "valid.txt").rename(here / "other.txt")
@@ -204,7 +206,7 @@ def test_interrupted_ends_with_130(here: Path, capsys: Any, monkeypatch: Any) ->
         assert said == "" if quiet else "continue with: graphnet-rnn train --resume 'my run'" in said
 
 
-def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_runs_get_different_default_folders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is made when its name is chosen, so a second command takes the next name."""
     names, run = [], rnn.Trainer.run
     train = ["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]
@@ -221,7 +223,7 @@ def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch
     assert names == ["text-LSTM-6", "text-LSTM-6-2", "text-LSTM-6"]
 
 
-def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validation_text_and_training_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "valid.txt").write_text(TEXT[:200], encoding="utf-8")
     learns = "--optimizer nesterov --rate 0.05 --clip-values 1 --clip-norm 0 --valid valid.txt"
     made_of = "--cell GRU --layers 2 --skip --dropout 0.1 --recurrent-dropout 0.2 --initial-state learned"
@@ -235,7 +237,7 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
     assert [layer["cell"] for layer in start["model"]["layers"]] == ["GRU", "GRU"]
 
 
-def test_training_begins_at_the_frequencies_of_the_training_text(here: Path) -> None:
+def test_output_bias_starts_at_the_frequencies_of_the_training_text(here: Path) -> None:
     assert main([*TRAIN, "--quiet", "--epochs", "1", "--steps", "1", "--rate", "1e-9"]) == 0
     network, begun = rnn.load("run/model.safetensors"), TEXT[: len(TEXT) * 8 // 10]
     seen = np.array([begun.count(c) + 1 for c in network.vocabulary.characters])
@@ -254,7 +256,7 @@ def test_seeds_argmax_and_unknown_characters(here: Path, run: Path, capsys: Any)
     assert main(["evaluate", "run/model.safetensors", "other.txt", "--unknown", "a"]) == 0
 
 
-def test_a_text_too_short_to_validate_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_too_short_to_validate_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "short.txt").write_text(TEXT[:200], encoding="utf-8")
     assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
     assert "no validation: too few characters; the best epoch is" in capsys.readouterr().out
@@ -294,7 +296,7 @@ def test_memory_errors_and_unexpected_exceptions_are_reported(
         main(["sample", "bad.safetensors", "--debug"])
 
 
-def test_a_loss_that_is_not_finite_leaves_the_checkpoints(here: Path, capsys: Any) -> None:
+def test_non_finite_loss_keeps_the_checkpoints(here: Path, capsys: Any) -> None:
     diverges = [*TRAIN, "--optimizer", "sgd", "--rate", "1e38", "--clip-norm", "0"]
     assert main(diverges) == 1
     said = "training cannot go on; try a smaller --rate or --clip-norm. The checkpoints in run are untouched."
@@ -305,7 +307,7 @@ def test_a_loss_that_is_not_finite_leaves_the_checkpoints(here: Path, capsys: An
         main([*diverges, "--out", "other", "--debug"])
 
 
-def test_a_run_that_cannot_begin_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_start_leaves_no_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(here.rglob("*"))
     assert main(["train", "text.txt", *SMALL, "--memory", "1"]) == 1
     assert "memory" in capsys.readouterr().err
@@ -387,7 +389,7 @@ START = ("--start", "run/model.safetensors", *SHORT)
 
 
 @pytest.mark.slow
-def test_another_optimizer_goes_on_from_a_model_and_is_resumed(here: Path, run: Path) -> None:
+def test_training_from_a_model_with_another_optimizer_resumes(here: Path, run: Path) -> None:
     """The result equals that of a program with `rnn.load`, a problem and a Trainer."""
     net = rnn.load("run/model.safetensors")
     words = ["train", "text.txt", *START, "--optimizer", "hf(cg_steps=2)", "--gradient-batches", "2"]
@@ -411,7 +413,7 @@ def test_training_options_may_differ_from_the_starting_model(run: Path) -> None:
     assert described["layers"] == [{"cell": "LSTM", "units": 6}]
 
 
-def test_another_text_is_read_by_the_model_s_characters(here: Path, run: Path, capsys: Any) -> None:
+def test_start_from_a_model_uses_its_vocabulary(here: Path, run: Path, capsys: Any) -> None:
     (here / "few.txt").write_text("a mat sat on a hat. " * 40, encoding="utf-8")
     assert main(["train", "few.txt", *START, "--out", "few"]) == 0
     assert rnn.load("few/model.safetensors").vocabulary == rnn.load("run/model.safetensors").vocabulary
@@ -425,7 +427,7 @@ def test_another_text_is_read_by_the_model_s_characters(here: Path, run: Path, c
         rnn.data.Corpus.split("axca" * 10, unknown="d")
 
 
-def test_a_cell_of_one_s_own(here: Path) -> None:
+def test_start_and_resume_with_a_user_defined_cell(here: Path) -> None:
     mine = "import graphnet_rnn as rnn\nclass Mine(rnn.Elman):\n    __doc__ = rnn.Elman.__doc__\n"
     (here / "cells.py").write_text(mine, encoding="utf-8")
     words = ["train", "text.txt", *SHORT, "--cell", "cells.py:Mine"]
@@ -434,8 +436,8 @@ def test_a_cell_of_one_s_own(here: Path) -> None:
     assert main(["train", "--resume", "second", "--epochs", "2", "--quiet"]) == 0
 
 
-def test_sequences_are_read_as_the_model_reads_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The model's loss and columns are used, for columns in any order. A table with others is refused."""
+def test_start_from_a_model_uses_its_loss_and_columns(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model's loss and columns are used, for columns in any order. Tables with others are rejected."""
     table = np.random.default_rng(0).standard_normal((200, 3)).round(2)
     np.savetxt("one.csv", table, "%.3f", ",", header="a,b,c", comments="")
     np.savetxt("two.csv", table[:, ::-1], "%.3f", ",", header="c,b,a", comments="")

@@ -1,4 +1,4 @@
-"""graphnet-rnn write, key by key, in a terminal: what is seen, and what is in the file."""
+"""graphnet-rnn write in a terminal: keys, screen contents and files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def written(model: Path, tmp_path: Path) -> Iterator[Any]:
         terminal.__exit__()
 
 
-def test_a_file_alone_is_written_with_the_model_of_the_package(written: Any, tmp_path: Path) -> None:
+def test_default_model_writes_a_file(written: Any, tmp_path: Path) -> None:
     t = written("story.txt", own=True, rows=8, columns=70)
     assert t.lines[-1].startswith("story.txt  temperature 0.7  0 characters")
     t.press("T", "h", "e", " ", sees=" 4 characters")
@@ -57,7 +57,7 @@ def test_a_file_alone_is_written_with_the_model_of_the_package(written: Any, tmp
     assert (tmp_path / "story.txt").read_text(encoding="utf-8") == "The "
 
 
-def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
+def test_text_is_suggested_and_saved(written: Any, tmp_path: Path) -> None:
     t = written("novel.txt", "--temperature", "0", rows=10, columns=70)
     assert t.lines[-1].startswith("novel.txt  temperature 0.0  0 characters")
     t.press("ab c")
@@ -84,7 +84,7 @@ def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["novel.txt"]
 
 
-def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any, tmp_path: Path) -> None:
+def test_unnamed_text_is_saved_and_external_changes_are_detected(written: Any, tmp_path: Path) -> None:
     t = written()
     t.press("abc", sees="abc")
     t.press("^C", sees="not saved: ^S saves it, ^C")
@@ -118,7 +118,7 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
 
 
 def test_unsaved_text_is_kept_after_a_signal(written: Any, tmp_path: Path) -> None:
-    """By who is told to end, and, once more, by whose terminal is closed."""
+    """The program is terminated, or its terminal is closed."""
     (tmp_path / "novel.txt").write_text("abc", encoding="utf-8")
     t = written("novel.txt", columns=100)
     t.press(" def", sees="abc def")
@@ -152,7 +152,7 @@ def folded(text: str, columns: int) -> list[str]:
 
 @pytest.mark.slow
 def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path) -> None:
-    """→ draws as the draft itself would, changes nothing else, and Tab takes the one that is seen."""
+    """→ draws as the draft does and changes nothing else; Tab accepts the visible suggestion."""
     columns = 20
     t = written("novel.txt", "--seed", "3", columns=columns)
     draft = Draft(network(), 0.7, 3)
@@ -175,7 +175,7 @@ def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path) 
     assert (tmp_path / "novel.txt").read_text("utf-8") == last
 
 
-def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp_path: Path) -> None:
+def test_pasting_wide_letters_in_a_narrow_terminal(written: Any, tmp_path: Path) -> None:
     t = written("novel.txt", rows=6, columns=20, environment={"NO_COLOR": "1"})
     t.press("escape", sees="paused")
     t.paste("日本語 ab\r\nabcd efgh abcd efgh abcd\rh" * 3)
@@ -192,7 +192,7 @@ def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp
     assert t.lines[-1].startswith("novel.txt *  paused  ")
 
 
-def test_it_learns_and_colours(written: Any) -> None:
+def test_learning_and_colours(written: Any) -> None:
     t = written("--learn", "0.1", "--colour", "--theme", "dark", columns=110)
     t.press("abcdabcdabcdabcdabcdabcd", sees="learned 1")
     colours = {t.style(0, column).bg for column in range(24)}
@@ -201,8 +201,8 @@ def test_it_learns_and_colours(written: Any) -> None:
     assert not t.sees("learned")
 
 
-def test_the_page_shows_the_end_from_the_beginning_of_a_row() -> None:
-    """The rows that are seen are the last ones of the whole text, whatever its letters are."""
+def test_page_shows_the_last_full_rows() -> None:
+    """The visible rows are the last ones of the text, for any letters."""
 
     def shown_on(text: str, rows: int, columns: int) -> str:
         return "".join(piece[1] for piece in page(Snapshot(text, (None,) * len(text)), rows, columns, text))

@@ -43,7 +43,7 @@ BAD_RATE = {"rate": Values((0.01, 1e38)), "optimizer": "sgd", "units": 4}
     ("settings", "words"),
     [(BAD_RATE, r"the loss is (inf|nan).* cannot go on"), ({"units": Values((4, 3_000_000))}, "memory")],
 )
-def test_a_run_that_fails_stops_no_other(text: str, tmp_path: Path, settings: Any, words: str) -> None:
+def test_failed_runs_do_not_stop_others(text: str, tmp_path: Path, settings: Any, words: str) -> None:
     sweep = Sweep(recipe(text, settings=settings), tmp_path / "s", workers=1)
     sweep.run()
     good, bad = sweep.results.look()
@@ -55,7 +55,7 @@ def test_a_run_that_fails_stops_no_other(text: str, tmp_path: Path, settings: An
 
 
 @pytest.mark.usefixtures("inside")
-def test_a_command_that_is_refused_may_be_tried_again(text: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_rejected_commands_can_be_retried(text: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(Recipe, "command", lambda *_: ["nothing"])
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "sweep")
     sweep.run()
@@ -71,8 +71,8 @@ def test_a_command_that_is_refused_may_be_tried_again(text: str, tmp_path: Path,
 
 @linux
 @pytest.mark.parametrize("search", some_quick([True, False], [True]))
-def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, search: bool) -> None:
-    """A killed grid and a killed search by Optuna continue from their folders alone, and lose nothing."""
+def test_killed_sweeps_resume(text: str, tmp_path: Path, take: Any, search: bool) -> None:
+    """Killed grids and Optuna searches resume from their folders and lose nothing."""
     more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'"
     how = (2, "[2, 4, 8, 16]", more) if search else (40, "[4]")
     command, out = command_of(tmp_path, *how), tmp_path / "s"
@@ -99,7 +99,7 @@ def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, se
 
 
 @linux
-def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tmp_path: Path) -> None:
+def test_killed_runs_resume_from_their_checkpoint(text: str, tmp_path: Path) -> None:
     """Kills the run by each signal once, and then the process from which it was forked."""
     sweep = Sweep(recipe(text, 600, {"units": 4}), tmp_path / "s", workers=1)
     run = sweep.results.entries[0].run
@@ -127,7 +127,7 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
     require_each_epoch_once(tmp_path / "s")
 
 
-def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Path, take: Any) -> None:
+def test_repeatedly_killed_runs_fail(text: str, tmp_path: Path, take: Any) -> None:
     """Killed as by a system without memory: after three kills without an epoch, the run has failed."""
     take(Killed)
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "s", workers=1)
@@ -178,7 +178,7 @@ def test_two_machines_share_a_folder(text: str, tmp_path: Path, killed: bool, ta
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["worker", "sweep"])
-def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
+def test_killed_joblib_workers_lose_nothing(text: str, tmp_path: Path, victim: str) -> None:
     """If the sweep is killed, its workers start no more runs."""
     out = tmp_path / "s"
     command = command_of(tmp_path, 30, "[4]" if victim == "worker" else "[4, 5, 6, 7]")
@@ -225,7 +225,7 @@ def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
 
 
 @linux
-def test_a_nursery_that_does_not_start_is_no_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_of_the_nursery_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "graphnet_rnn.py").write_text("raise ImportError('a broken package')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     broken = fork_server._ForkServer()
@@ -236,7 +236,7 @@ def test_a_nursery_that_does_not_start_is_no_kill(tmp_path: Path, monkeypatch: p
     broken.end()
 
 
-def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path) -> None:
+def test_damaged_runs_do_not_hide_others(text: str, tmp_path: Path) -> None:
     rows = (
         '{"event": "epoch", "epoch": 1, "valid_bits": "x", "seconds": "x"}', '["event": "epoch", "seconds"]',
         '{"event": "epoch", "epoch": 1, "valid_bits": {}, "seconds": null}', '"event": "epoch" "epoch"',

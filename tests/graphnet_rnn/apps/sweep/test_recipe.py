@@ -1,4 +1,4 @@
-"""Recipes: what they say, the configurations that follow, and what is refused."""
+"""Recipes: parsing, configurations, and invalid recipes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("unit", "scale"), [("epochs", 1), ("steps", 1), ("core_seconds", 0.5)])
-def test_brackets_are_those_of_hyperband(unit: str, scale: float) -> None:
+def test_brackets_match_hyperband(unit: str, scale: float) -> None:
     for (most, factor), table in TABLES.items():
         count = sum(bracket[0][0] for bracket in table)
         settings = {"rate": Between(1e-4, 1.0, log=True), unit: most * scale}

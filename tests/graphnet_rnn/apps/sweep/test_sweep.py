@@ -1,4 +1,4 @@
-"""Sweeps: each run is the one that `train` makes, the worst are cut, searches go where others do well."""
+"""Sweeps: runs match `train`, halving stops the worst, and searches improve."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from tests.tables import case
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_sweep_is_the_runs_that_train_makes(text: str, tmp_path: Path) -> None:
-    """In processes of their own; all others here train in that of the tests."""
+def test_sweep_runs_match_train(text: str, tmp_path: Path) -> None:
+    """Uses separate processes; the other tests train in the test process."""
     wanted = recipe(text, settings={"units": 4, "cell": Values(("GRU", "Nonsense"))})
     sweep = Sweep(wanted, tmp_path / "sweep")
     seen: list[str] = []
@@ -72,7 +72,7 @@ def test_a_sweep_is_the_runs_that_train_makes(text: str, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("inside")
-def test_halving_cuts_the_worst_and_goes_on_with_the_best(text: str, tmp_path: Path) -> None:
+def test_halving_stops_the_worst_runs_and_resumes_the_best(text: str, tmp_path: Path) -> None:
     wanted = recipe(text, 4, {"units": Values((1, 2, 8, 16)), "rate": 0.02}, halving=Halving(1, 2), seeds=1)
     sweep = Sweep(wanted, tmp_path / "sweep")
     sweep.run()
@@ -89,7 +89,7 @@ def test_halving_cuts_the_worst_and_goes_on_with_the_best(text: str, tmp_path: P
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize(("unit", "most"), [("steps", 40), ("core_seconds", 0.2)])
 def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, unit: str, most: float) -> None:
-    """Two configurations that are halved after half the budget, and two that are not; each goes on where it was."""
+    """Two configurations are halved after half the budget, two are not; all resume from their state."""
     half = most // 2 if unit == "steps" else most / 2
     settings = {"rate": Between(1e-4, 0.1, log=True), "units": 4, **SMALL, unit: most}
     wanted = Recipe(text, settings, "random", trials=4, halving=Halving(half, 2, brackets=True))
@@ -112,7 +112,7 @@ def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, unit: str, mos
 
 
 @pytest.mark.usefixtures("inside")
-def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> None:
+def test_two_sweeps_in_one_folder_share_runs(text: str, tmp_path: Path) -> None:
     wanted = recipe(text, 2, seeds=2)
     sweeps = [Sweep(wanted, tmp_path / "sweep", workers=1) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
@@ -123,7 +123,7 @@ def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("inside")
-def test_folds_are_runs_of_their_own(text: str, tmp_path: Path) -> None:
+def test_folds_are_separate_runs(text: str, tmp_path: Path) -> None:
     wanted = recipe(text, 1, folds=2, gap=5)
     sweep = Sweep(wanted, tmp_path / "s")
     sweep.run()
@@ -172,7 +172,7 @@ def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
     assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
 
 
-def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
+def test_folders_of_other_recipes_are_rejected(text: str, tmp_path: Path) -> None:
     folder, other = tmp_path / "sweep", tmp_path / "other"
     Results(recipe(text), folder)
     longer = Results(recipe(text, seeds=5), folder)  # more may be asked for
@@ -194,7 +194,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     assert len(list((folder / "data").iterdir())) == 1
 
 
-def test_a_copy_of_private_data_is_private(tmp_path: Path) -> None:
+def test_copies_of_private_data_are_private(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("a secret")
     for mode in (0o600, 0o400):
         (tmp_path / "diary.txt").chmod(mode)
@@ -202,7 +202,7 @@ def test_a_copy_of_private_data_is_private(tmp_path: Path) -> None:
         assert Path(kept).stat().st_mode & 0o777 == 0o600, "the owner can delete and replace it"
 
 
-def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
+def test_folder_stores_data_by_content(text: str, tmp_path: Path) -> None:
     (tmp_path / "valid.txt").write_text(TEXT[:300], encoding="utf-8")
     valid = {"valid": str(tmp_path / "valid.txt")}
     results = Results(recipe(text, settings=valid), tmp_path / "s")
@@ -220,7 +220,7 @@ def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -
 
 
 def test_tables(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of histories that are written by hand."""
+    """Uses hand-written histories."""
     settings = {"units": Values((4, 8)), "cell": Values(("A_1", "B|<&")), "epochs": 2}
     results = Results(Recipe(text, settings, seeds=2), tmp_path / "sweep")
     for entry in results.entries:
@@ -247,7 +247,7 @@ def test_tables(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("inside")
-def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sweep_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["sweep", *command_of(tmp_path, 1)[4:-1]]
     assert main([*command, f"--report={tmp_path / 'r.csv'}"]) == 0
     assert re.search(r"1 run in[\s\S]*\| 0000-0 \| 4 \| ", capsys.readouterr().out)
@@ -260,7 +260,7 @@ def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_source_of_imported_code_is_reported(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before it does, also where the folder alone says it; to tell of a sweep runs none."""
+    """Reported before importing, also if only the folder names it; reports import no code."""
     mine, ran, folder = tmp_path / "mine.py", tmp_path / "ran", str(tmp_path / "s")
     code = f"import pathlib\nimport graphnet_rnn as rnn\npathlib.Path({str(ran)!r}).touch()\nclass Own(rnn.GRU): pass\n"
     mine.write_text(code, encoding="utf-8")
@@ -275,8 +275,8 @@ def test_source_of_imported_code_is_reported(
     assert ran.exists()
 
 
-def test_the_recipe_of_the_guide(text: str, tmp_path: Path) -> None:
-    """It says 24 settings with halving, and nothing that `train` does not know."""
+def test_guide_recipe(text: str, tmp_path: Path) -> None:
+    """The guide uses 24 settings with halving, and only settings of `train`."""
     page = (Path(__file__).parents[4] / "docs" / "hyperparameter_search.md").read_text("utf-8")
     (words,) = re.findall(r"```toml\n(data = .*?)```", page, re.DOTALL)
     (tmp_path / "r.toml").write_text(words, encoding="utf-8")
@@ -289,8 +289,8 @@ def test_the_recipe_of_the_guide(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("inside")
-def test_joblib_and_a_cluster_of_dask_start_the_same_runs(text: str, tmp_path: Path) -> None:
-    """Also with halving; here in threads of joblib, in its processes where they are killed."""
+def test_joblib_and_dask_give_the_same_runs(text: str, tmp_path: Path) -> None:
+    """Includes halving; uses joblib threads."""
     wanted = recipe(text, 3, halving=Halving(1, 2))
     Sweep(wanted, tmp_path / "here").run()
     seen: list[str] = []
@@ -308,7 +308,7 @@ def test_joblib_and_a_cluster_of_dask_start_the_same_runs(text: str, tmp_path: P
 
 @pytest.mark.usefixtures("inside")
 def test_ray_is_registered_with_joblib(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its package does that, which is not installed here; what stands in for it starts the runs."""
+    """A stand-in for Ray's package, which is not installed here, starts the runs."""
     asked: list[str] = []
 
     class Ray(joblib._parallel_backends.ThreadingBackend):
@@ -357,8 +357,8 @@ def by_hand(results: Results, number: int, *values: float, ends: bool = True) ->
         entry.end("done")
 
 
-def test_a_sampler_proposes_where_others_do_well(text: str, tmp_path: Path) -> None:
-    """Of a bowl of two settings, one of which is one only beside a value of a third; the folder keeps all there is."""
+def test_sampler_proposes_better_settings(text: str, tmp_path: Path) -> None:
+    """The cost is a bowl over two settings, one of them conditional; the folder keeps all trials."""
     ranges = {
         "rate": Between(1e-4, 1.0, log=True), "layers": Values((1, 2)),
         "dropout": Between(0.0, 0.9, when={"layers": (2,)}), "epochs": 1,
@@ -380,7 +380,7 @@ def test_a_sampler_proposes_where_others_do_well(text: str, tmp_path: Path) -> N
     assert results.names == ["rate", "layers", "dropout"]
 
 
-def test_a_pruner_cuts_what_learns_worse_than_others(text: str, tmp_path: Path) -> None:
+def test_pruner_stops_worse_runs(text: str, tmp_path: Path) -> None:
     pruner = Optuna("MedianPruner", {"n_startup_trials": 2})
     wanted = Recipe(text, {"units": Values((1, 2, 3, 4)), "epochs": 9}, pruner=pruner)
     results = Results(wanted, tmp_path / "s")
@@ -392,7 +392,7 @@ def test_a_pruner_cuts_what_learns_worse_than_others(text: str, tmp_path: Path) 
 
 
 def test_every_pruner_of_optuna_works(text: str, tmp_path: Path) -> None:
-    """But for one that needs another pruner."""
+    """Except one that needs another pruner."""
     needed = {"PercentilePruner": {"percentile": 25.0}, "ThresholdPruner": {"upper": 1.0}}
     for kind in (k for k in dir(optuna.pruners) if k.endswith("Pruner")):
         if kind not in ("BasePruner", "PatientPruner"):
@@ -435,8 +435,10 @@ def test_settings_absent_from_the_recipe_are_reported_as_damage(text: str, tmp_p
 
 
 @pytest.mark.parametrize("asked", ["propose", "is_hopeless"])
-def test_a_failed_search_ends_all(text: str, tmp_path: Path, monkeypatch: Any, take: Any, asked: str) -> None:
-    """Its runs are ended, not waited for."""
+def test_failed_search_stops_all_runs(
+    text: str, tmp_path: Path, monkeypatch: Any, take: Any, asked: str
+) -> None:
+    """Runs are stopped immediately."""
     take(Endless)
     settings = {"units": Between(2, 9, whole=True), **SMALL, "epochs": 100_000}
     wanted = Recipe(text, settings, "optuna", trials=3, pruner=Optuna("MedianPruner"))

@@ -1,4 +1,4 @@
-"""Draft against reading the whole text; Desk and Document: orders, files, recovery of text."""
+"""Draft matches reading the whole text; Desk and Document: orders, files, recovery of text."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ LONG = [pytest.param(rnn.LSTM, "learned", seed, marks=pytest.mark.slow) for seed
 
 
 @pytest.mark.parametrize(("cell", "initial", "seed"), [(rnn.LSTM, "zero", 0), (rnn.GRU, "learned", 0), *LONG])
-def test_orders_work_in_any_order(cell: Any, initial: str, seed: int) -> None:
-    """Typing, accepting, other suggestions, undoing: always as if the text had been read from its start."""
+def test_orders_in_any_sequence_match_reading_the_whole_text(cell: Any, initial: str, seed: int) -> None:
+    """After typing, accepting, other suggestions and undoing in random order."""
     draws = np.random.default_rng(seed)
     d = Draft(network(cell, initial_state=initial), seed=1)
     for _ in range(300):
@@ -77,7 +77,7 @@ def test_orders_work_in_any_order(cell: Any, initial: str, seed: int) -> None:
     require_as_read(d)
 
 
-def test_a_suggestion_ends_before_white_space() -> None:
+def test_suggestions_end_before_white_space() -> None:
     d = Draft(network(), temperature=1.0)
     for _ in range(40):
         found = d.suggest()
@@ -89,7 +89,7 @@ def test_a_suggestion_ends_before_white_space() -> None:
     assert " " in d.text or "\n" in d.text
 
 
-def test_at_temperature_0_it_is_the_likeliest_and_one_types_along_it() -> None:
+def test_suggestions_at_temperature_0_are_the_likeliest() -> None:
     d = Draft(network(), temperature=0.0)
     d.type("ab c")
     first = d.suggest()
@@ -105,7 +105,7 @@ def test_at_temperature_0_it_is_the_likeliest_and_one_types_along_it() -> None:
     assert d.suggestion == ""
 
 
-def test_undo_takes_back_suggestions_as_a_whole_and_reads_nothing_anew(monkeypatch: Any) -> None:
+def test_undo_removes_whole_suggestions_without_reading_again(monkeypatch: Any) -> None:
     d = Draft(network())
     d.type("ab ")
     d.suggest()
@@ -154,7 +154,7 @@ def test_only_the_end_of_a_long_text_is_read(monkeypatch: pytest.MonkeyPatch) ->
     require_as_read(d)
 
 
-def test_it_learns_as_dynamic_evaluation_does() -> None:
+def test_learning_matches_dynamic_evaluation() -> None:
     """The losses equal those of DynamicEvaluation on the same text, with a line end before it."""
     net, text = network(), "abc dafe\nhhga bc" * 4
     d = Draft(net, learn=rnn.SGD(0.5), piece=8)
@@ -232,8 +232,8 @@ def test_weights_before_lessons_take_bounded_memory(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("broken", [np.nan, 1e308])
-def test_a_lesson_that_breaks_the_weights_is_left_out(broken: float) -> None:
-    """NaN is seen by the step; 1e308, times a rate of 10, in the weights."""
+def test_lessons_with_non_finite_weights_are_undone(broken: float) -> None:
+    """NaN is found by the step, an overflow of 1e308 times 10 in the weights."""
     net = network()
     start = net.theta.copy()
     d = Draft(net, learn=rnn.SGD(10.0), piece=3)
@@ -296,7 +296,7 @@ def test_another_suggestion() -> None:
         assert desk.wait(300).text in (whole, "")  # "": none was seen yet
 
 
-def test_a_pasted_text_is_read_while_keys_come_and_only_text_is_written() -> None:
+def test_pasted_text_is_read_and_cleaned() -> None:
     text = "abcd efg\n" * 300
     with Desk(Draft(network())) as desk:
         desk.type(text)
@@ -309,7 +309,7 @@ def test_a_pasted_text_is_read_while_keys_come_and_only_text_is_written() -> Non
         assert desk.wait(300).text == "a\nb\nc[31m\td\ufffdé"
 
 
-def test_it_learns_when_no_key_comes_and_what_fails_is_a_message() -> None:
+def test_desk_learns_when_idle_and_reports_failures() -> None:
     """The text is kept, also if a listener fails."""
     with Desk(Draft(network(), learn=rnn.SGD(0.1), piece=4)) as desk:
         desk.type("abcdabcdab")
@@ -332,7 +332,7 @@ def test_it_learns_when_no_key_comes_and_what_fails_is_a_message() -> None:
 
 
 def test_unsaved_text_is_written_beside_its_file(tmp_path: Path, monkeypatch: Any) -> None:
-    """A text without a name is written to the working folder; existing files are never replaced."""
+    """Unnamed texts are written to the working folder; existing files are never replaced."""
     own, before = Document(tmp_path / "x.txt"), tmp_path / "x.txt.unsaved"
     with Desk(Draft(network())) as desk:
         assert desk.rescue(own) is None
@@ -371,7 +371,7 @@ def test_unchanged_text_is_saved_byte_for_byte(tmp_path: Path) -> None:
             assert path.read_bytes() == content
 
 
-def test_a_new_file_and_one_that_another_program_changes(tmp_path: Path) -> None:
+def test_new_files_and_files_changed_by_other_programs(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     own = Document(path)
     assert own.read() == ""
@@ -410,7 +410,7 @@ def test_invalid_models_settings_and_files_are_rejected(
         Document(there).read()
 
 
-def test_it_is_there_and_small_and_has_read_documentation(tmp_path: Path, monkeypatch: Any) -> None:
+def test_packaged_model_is_small_and_trained_on_documentation(tmp_path: Path, monkeypatch: Any) -> None:
     """`keep` refuses a file that is not a model, and leaves the present model unchanged."""
     path = own_model()
     assert path.stat().st_size <= LARGEST
@@ -430,7 +430,7 @@ def test_it_is_there_and_small_and_has_read_documentation(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-def test_the_text_is_that_of_the_running_python(tmp_path: Path) -> None:
+def test_documentation_text_is_reproducible(tmp_path: Path) -> None:
     """The text does not depend on the hash seed, and so on the order of sets."""
     text = documentation()
     assert len(text) > 500_000
@@ -446,7 +446,7 @@ def test_the_text_is_that_of_the_running_python(tmp_path: Path) -> None:
     assert (tmp_path / "python.txt").read_text(encoding="utf-8") == text
 
 
-def test_a_letter_is_one_step_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_letter_takes_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """One step of the network for each letter, for a text of any length."""
     draft, steps = Draft(rnn.load(own_model()), threads=1), []
     draft.type("def f(x):\n    The ")

@@ -1,2 +1,2 @@
-"""A driver without a GPU: what Numba, CUDA's bindings and cuBLAS are asked for is done in the host's memory and written
-down; kernels are launched, but compute nothing. It shows calls that a real driver would refuse, not numbers."""
+"""A stub of the driver: calls of Numba, CUDA's bindings and cuBLAS run in host memory and are logged.
+Kernels are launched, but compute nothing. It shows calls that a real driver would reject, not numbers."""
