@@ -37,6 +37,8 @@ class _Nest:
         self.inner = self._axes(list(loop.reduced), tables, "k")
         #: Load -> the name of the row (or column) that its index has found.
         self.found: dict[int, str] = {}
+        #: Variables of the loops that are open.
+        self.opened: list[str] = []
 
     def _used(self) -> set[int]:
         loop = self.loop
@@ -100,9 +102,8 @@ class _Nest:
         loop = self.loop
         if not loop.looks_up:
             return
-        self._opened = [] if opened is None and not self.found else getattr(self, "_opened", [])
         if opened is not None:
-            self._opened.append(opened)
+            self.opened.append(opened)
         variables = self._variables()
         number = 0
         for k, (load, twin) in enumerate(zip(loop.loads, loop.twins, strict=True)):
@@ -111,7 +112,7 @@ class _Nest:
             if load.at is None or k in self.found:
                 continue
             axes = [1] if load.kind == "columns" else range(len(load.at.shape))
-            if any(variables[a] not in (*self._opened, "0") for a in axes):
+            if any(variables[a] not in (*self.opened, "0") for a in axes):
                 continue
             if twin >= 0:
                 self.found[k] = self.found[twin]

@@ -52,7 +52,9 @@ def test_cells_round_trip_through_settings() -> None:
 def test_every_exported_cell_is_in_all() -> None:
     names = (getattr(rnn, name) for name in rnn.__all__)
     exported = {v for v in names if isinstance(v, type) and issubclass(v, Cell) and v is not Cell}
-    require_rows(exported ^ set(rnn.cells.ALL.values()), "cells.ALL, or the imports of graphnet_rnn", "the class")
+    require_rows(
+        exported ^ set(rnn.cells.ALL.values()), "cells.ALL, or the imports of graphnet_rnn", "the class"
+    )
 
 
 class TwoTimescale(Cell):

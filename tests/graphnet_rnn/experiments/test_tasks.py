@@ -33,7 +33,7 @@ from graphnet_rnn.experiments.tasks import (
     summed_over_time,
 )  # fmt: skip
 from graphnet_rnn.optimizers import HessianFree, Optimizer
-from tests.graphnet_rnn.training.told import Told
+from tests.graphnet_rnn.training.reports import Told
 from tests.tables import case
 
 RNG = np.random.default_rng

@@ -11,7 +11,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.models.energy import EnergyModel, Stack
 from graphnet_rnn.optimizers import Optimizer, Report, Schedule
-from tests.graphnet_rnn.training.told import Told
+from tests.graphnet_rnn.training.reports import Told
 
 
 def train(

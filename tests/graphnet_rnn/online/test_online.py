@@ -22,7 +22,7 @@ from graphnet_rnn.online import RTRL, DynamicEvaluation, Learner, TruncatedLSTM,
 from graphnet_rnn.online.dynamic import KnownGradient
 from tests.graphnet_rnn.cells.oracles import ORACLES, TINY, Array, sigmoid, softmax_loss
 from tests.graphnet_rnn.cells.test_oracles import CELLS
-from tests.graphnet_rnn.training.told import Told
+from tests.graphnet_rnn.training.reports import Told
 from tests.tables import case
 
 TIME, BATCH, SYMBOLS = 5, 2, 4

@@ -18,7 +18,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import Constant
 from graphnet_rnn.training import Trainer, Training
 from tests.graphnet_rnn.training.runs import At, rows
-from tests.graphnet_rnn.training.told import Told
+from tests.graphnet_rnn.training.reports import Told
 from tests.tables import case as named
 
 TIME, CASES, INPUTS, OUTPUTS = 6, 11, 3, 4

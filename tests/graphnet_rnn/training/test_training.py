@@ -27,7 +27,7 @@ from graphnet_rnn.training import EarlyStopping, Listener, Outcome, RunFolder, T
 from graphnet_rnn.training.state import TrainingState, read_training_state
 from tests.graphnet_rnn.formats.resealed import parts_of
 from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, text_run
-from tests.graphnet_rnn.training.told import Told
+from tests.graphnet_rnn.training.reports import Told
 from tests.tables import case, some_quick
 from viz.charts.curves import read_history
 
