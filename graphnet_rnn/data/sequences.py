@@ -381,11 +381,13 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
     return _filled("inputs", given, axis=1), lengths
 
 
-def with_missing(x: Any, fill: Any = None) -> Array:
+def with_missing(x: Any, fill: Any = None, lengths: Any = None) -> Array:
     """Fills in NaN and appends a mask, 1 where a value is present: (..., width) becomes (..., 2 width)
 
     x: floats, NaN where a value is missing. fill: the value for NaN, a number or one for each column, (width,); default
     None, the mean of the column. For other data than the training data, pass the means of these: np.nanmean(x, (0, 1)).
+    lengths: number of time steps of each case, for x of shape (time, cases, width); the mean leaves out the padding.
+    Default None, no padding.
     Source: Lipton, Kale & Wetzel 2016, 3.2.
 
     >>> x = np.array([[1.0, np.nan], [3.0, 6.0], [np.nan, 8.0]])
@@ -400,6 +402,13 @@ def with_missing(x: Any, fill: Any = None) -> Array:
             f"with_missing: x must be floats (..., width), with NaN for missing values, not {array.dtype}"
         )
     there = ~np.isnan(array)
+    if lengths is not None:
+        if array.ndim != 3:
+            raise DataError(
+                f"with_missing: lengths need x of shape (time, cases, width), not {list(array.shape)}"
+            )
+        n = checked_lengths("with_missing", lengths, *array.shape[:2])
+        there &= (np.arange(len(array))[:, None] < n)[..., None]
     if fill is None:
         rows, counts = (
             np.where(there, array, 0).reshape(-1, array.shape[-1]),

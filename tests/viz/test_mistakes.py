@@ -28,7 +28,7 @@ FUNCTION = gn.compile([H])
 DUMP = lambda path: viz.dump(FUNCTION, path)
 READING = Reading("ab", (0.5, 0.5), "ab")
 NAN = math.nan
-NO_COSTS = SimpleNamespace(characters=1, bits=(NAN,), new_words=(1,), parts=(), length=9)
+NO_COSTS = SimpleNamespace(characters=1, bits=(NAN,), new_words=(1,), parts=(), means=(), length=9)
 KEYS = np.ones((2, 88))
 EPOCH = {"event": "epoch", "epoch": 1, "train_bits": 1.0, "valid_bits": 1.0}
 LOSS = {"event": "epoch", "epoch": 1, "valid_loss": 1.0}

@@ -289,6 +289,12 @@ def test_missing_values_get_indicators_and_class_weights_balance() -> None:
     x = np.array([[1.0, np.nan], [np.nan, 0.0]])
     np.testing.assert_array_equal(with_missing(x), [[1, 0, 1, 0], [1, 0, 0, 1]])
     np.testing.assert_array_equal(with_missing(x, [5, 7]), [[1, 7, 1, 0], [5, 0, 0, 1]])
+    ragged = np.array([[[36.0], [1.0]], [[np.nan], [3.0]], [[0.0], [np.nan]]])  # the first case has two steps
+    found = with_missing(ragged, lengths=[2, 3])
+    np.testing.assert_allclose(found[1, 0], [40 / 3, 0])
+    np.testing.assert_allclose(found[2], [[40 / 3, 0], [40 / 3, 0]])
+    with pytest.raises(DataError, match="lengths need x of shape"):
+        with_missing(x, lengths=[1, 2])
     for fill in ([1, 2, 3], np.nan, "0"):
         with pytest.raises(DataError, match="with_missing: fill must be"):
             with_missing(x, fill)

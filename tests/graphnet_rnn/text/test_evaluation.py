@@ -225,6 +225,9 @@ def test_states_are_carried_over_the_parts_of_a_corpus() -> None:
     costs = rnn.cost_over_text(reader(), corpus, characters=20, context=1, lanes=1)
     ends = np.cumsum([len(corpus.train), len(corpus.valid)])
     assert costs.parts == (("training", 0), ("validation", ends[0]), ("test", ends[1]))
+    nats, _ = rnn.Evaluator(reader(), 1).characters(corpus.vocabulary.encode(TEXT), context=1)
+    parts = np.split(nats / np.log(2), ends - (len(TEXT) - len(nats)))
+    np.testing.assert_allclose(costs.means, [part.mean() for part in parts], rtol=1e-12)
     assert costs.bits == rnn.cost_over_text(reader(), TEXT, characters=20, context=1, lanes=1).bits
     no_test = Corpus(corpus.train, corpus.valid, corpus.test[:0], corpus.vocabulary)
     assert [name for name, _ in rnn.cost_over_text(reader(), no_test).parts] == ["training", "validation"]

@@ -17,8 +17,8 @@ from graphnet_rnn.data import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import Constant
 from graphnet_rnn.training import Trainer, Training
-from tests.graphnet_rnn.training.runs import At, rows
 from tests.graphnet_rnn.training.reports import Told
+from tests.graphnet_rnn.training.runs import At, rows
 from tests.tables import case as named
 
 TIME, CASES, INPUTS, OUTPUTS = 6, 11, 3, 4

@@ -17,8 +17,8 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.training import Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import begin
-from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows
 from tests.graphnet_rnn.training.reports import Told
+from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows
 from tests.tables import case
 
 KEEP = 0.7

@@ -16,8 +16,8 @@ from graphnet_rnn.data import Corpus
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import HessianFree
 from graphnet_rnn.training import CarriedText, DrawnText, Trainer
-from tests.graphnet_rnn.training.runs import rows, text_run
 from tests.graphnet_rnn.training.reports import Told
+from tests.graphnet_rnn.training.runs import rows, text_run
 from tests.tables import case
 from viz.charts.curves import read_history
 

@@ -26,8 +26,8 @@ from graphnet_rnn.optimizers import Report
 from graphnet_rnn.training import EarlyStopping, Listener, Outcome, RunFolder, Trainer
 from graphnet_rnn.training.state import TrainingState, read_training_state
 from tests.graphnet_rnn.formats.resealed import parts_of
-from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, text_run
 from tests.graphnet_rnn.training.reports import Told
+from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, text_run
 from tests.tables import case, some_quick
 from viz.charts.curves import read_history
 

@@ -317,6 +317,7 @@ class Costs:
     bits: tuple[float, ...] = (float("nan"), *np.linspace(3, 2, 79), *[2.5] * 10, *[2.8] * 10)
     new_words: tuple[int, ...] = (50, *[4] * 99)
     parts: tuple[tuple[str, int], ...] = (("training", 0), ("validation", 80_000), ("test", 90_000))
+    means: tuple[float, ...] = (2.5, 2.5, 2.8)
     length: int = 100_000
 
 
@@ -335,7 +336,7 @@ def test_parts_of_a_text_are_marked_with_their_means() -> None:
 
 
 def test_new_words_are_scaled_to_a_thousand_characters():
-    costs = Costs(characters=500, bits=(2.0,) * 3, new_words=(5, 5, 1), parts=(), length=1100)
+    costs = Costs(characters=500, bits=(2.0,) * 3, new_words=(5, 5, 1), parts=(), means=(), length=1100)
     _, below = viz.cost_over_text(costs).axes
     np.testing.assert_allclose(below.get_lines()[0].get_ydata(), [10, 10, 10])
     assert below.get_xlabel() == "characters"
