@@ -28,6 +28,7 @@ with lazy_imports(__name__):
     from graphnet_rnn.data.choice import Choice as Choice
     from graphnet_rnn.data.columns import Columns as Columns
     from graphnet_rnn.data.images import read_images as read_images
+    from graphnet_rnn.data.missing import with_missing as with_missing
     from graphnet_rnn.data.music import (
         frame_accuracy as frame_accuracy,
         read_midi as read_midi,
@@ -40,7 +41,6 @@ with lazy_imports(__name__):
         Sequences as Sequences,
         balanced_weights as balanced_weights,
         padded as padded,
-        with_missing as with_missing,
     )
     from graphnet_rnn.data.table import Forecast as Forecast, Table as Table
     from graphnet_rnn.data.text import (

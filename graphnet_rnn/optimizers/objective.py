@@ -22,8 +22,9 @@ from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.blocks import Solver
-from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
-from graphnet_rnn.riemannian.moduli import Outputs
+from graphnet_rnn.riemannian.metrics import Metric, asked_for
+from graphnet_rnn.riemannian.outputs import Outputs
+from graphnet_rnn.riemannian.over_cost import OverCost, hidden_unit_count
 from graphnet_rnn.settings import amount, limit, shown, whole_number, yes_or_no
 
 __all__ = ["Objective", "flat_parts"]
