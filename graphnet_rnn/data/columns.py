@@ -121,6 +121,12 @@ class Columns:
         return [f"{name} +{step}" for step in range(1, self.horizon + 1) for name in self.targets]
 
 
+def indicators_of(columns: Columns) -> dict[int, int]:
+    """Returns the position of the indicator of empty cells, among the inputs, by that of its column."""
+    found = columns.input_names()
+    return {found.index(name): found.index(f"{name} is empty") for name in columns.means}
+
+
 def names(what: str, given: Any) -> tuple[str, ...]:
     """Returns different names as a tuple; a string has names separated by commas. Raises UsageError."""
     words = isinstance(given, str)

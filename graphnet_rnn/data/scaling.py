@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.data.columns import Columns, indicators_of
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, listed, number, shown
@@ -18,6 +21,7 @@ __all__ = ["Scaling"]
 #: Means and standard deviations, one number for each column.
 Pair: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
+NONE: Mapping[int, int] = MappingProxyType({})
 #: Minimum deviation: its square is still a normal float32.
 LEAST = 1e-18
 
@@ -49,11 +53,11 @@ class Scaling:
                 object.__setattr__(self, name, _checked(f"Scaling: {name}", given))
 
     @classmethod
-    def of(cls, data: Sequences) -> Scaling:
+    def of(cls, data: Sequences, columns: Columns | None = None) -> Scaling:
         """Measures means and standard deviations over all time steps of all cases; of targets, only where the weight is
         above 0
 
-        data: the training data, rnn.data.Sequences.
+        data: the training data, rnn.data.Sequences. columns: those of its table, so that empty cells are left out.
 
         Rounded to nine digits. Symbols, classes, labels and columns of zeros and ones are not scaled. NaN and infinity
         are ignored. The deviation is set to 1 if it is less than a millionth of the mean or 1e-18, below the resolution
@@ -64,10 +68,13 @@ class Scaling:
                 f"Scaling.of: data must be an rnn.data.Sequences, e.g. rnn.data.Sequences(x, t), not {shown(data)}"
             )
         x, t = data.inputs, data.targets
+        if not isinstance(columns, Columns | None):
+            raise UsageError(f"Scaling.of: columns must be those of a Table, not {shown(columns)}")
+        indicators = {} if columns is None else indicators_of(columns)
         # Integer targets of whole cases may be labels.
         numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and t.dtype.kind == "f"
         return cls(
-            _measured(x, data.inside()) if x.ndim == 3 else None,
+            _measured(x, data.inside(), indicators) if x.ndim == 3 else None,
             _measured(t, data.target_weights() > 0) if numbers else None,
         )
 
@@ -101,13 +108,19 @@ def _checked(name: str, given: Any) -> Pair:
     return means, deviations
 
 
-def _measured(values: Array, there: Array) -> Pair | None:
-    """Mean and deviation of each column where the mask is True; None if no column is scaled."""
+def _measured(values: Array, there: Array, indicators: Mapping[int, int] = NONE) -> Pair | None:
+    """Mean and deviation of each column where the mask is True; None if no column is scaled.
+
+    indicators: columns that are 1 where the values of another column are filled in.
+    """
     if values.dtype.kind not in "biuf":
         return None
     means, deviations = [], []
     for k in range(values.shape[-1]):
-        column = values[..., k][there[..., k] if there.ndim == values.ndim else there].astype(np.float64)
+        known = there[..., k] if there.ndim == values.ndim else there
+        if k in indicators:
+            known = known & (values[..., indicators[k]] == 0)
+        column = values[..., k][known].astype(np.float64)
         column = column[np.isfinite(column)]
         mean, deviation = 0.0, 1.0
         if not np.isin(column, (0, 1)).all():

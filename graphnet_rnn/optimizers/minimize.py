@@ -155,4 +155,5 @@ def minimize(
         break
     objective.set(theta)
     kept = {name: np.asarray(array) for name, array in state.items()}
-    return Result(np.asarray(theta), objective.loss(theta), reports, reason, kept)
+    loss = getattr(objective, "gradient_loss", objective.loss)  # over all batches
+    return Result(np.asarray(theta), loss(theta), reports, reason, kept)

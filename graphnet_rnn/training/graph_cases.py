@@ -224,7 +224,9 @@ class GraphCases(BatchesOfCases):
         with gn.scope(layer="cost"):
             w = gn.input((self.batch,), losses.dtype, name="w")
             of_metrics = w if there is None else w * there
-            sums = [gn.sum(of_metrics * gn.cast(value, losses.dtype)) for value in measured.values()]
+            # A case without a weight may have the metric NaN.
+            values = [gn.cast(value, losses.dtype) for value in measured.values()]
+            sums = [gn.sum(gn.where(gn.greater(of_metrics, 0), of_metrics * value, 0)) for value in values]
             return (
                 gn.sum(w * losses),
                 [*(inputs[name] for name in self._axes), w],

@@ -78,7 +78,7 @@ class Training(NamedArguments):
     stopping: early stopping, default EarlyStopping(); None for none.
     patience: stop after this number of epochs without a new best validation cost; short for
     stopping=EarlyStopping(patience=...). Default None.
-    goal: stop when the validation measure is at most this; default None.
+    goal: stop when the validation measure, or the training cost without validation data, is at most this; default None.
     log_every: steps between rows of the history, default 10; all steps of second-order optimizers are logged.
     checkpoint_seconds: maximum time between checkpoints, in seconds, default 20.
     Raises UsageError for invalid settings.

@@ -172,7 +172,11 @@ class Trainer:
         return self.problem.whole(np.asarray(self.theta if self._average is None else self._average))
 
     def take_best(self) -> None:
-        """Sets the model to the weights of the best epoch. Raises UsageError before the first epoch."""
+        """Sets the model to the weights of the best epoch. Raises UsageError before the first epoch.
+
+        Without validation data, the cost of an epoch is the mean before each of its steps, but the weights are those
+        after them.
+        """
         if self._best is None:
             raise UsageError("Trainer.take_best: no epoch has ended yet; call run() first")
         self.problem.model.theta = self._best
@@ -354,7 +358,7 @@ class Trainer:
         if not whole:
             progress.finished = spent
             return row
-        if settings.goal is not None and validated is not None and validated <= settings.goal:
+        if settings.goal is not None and criterion <= settings.goal:
             progress.finished = "goal"
         elif settings.stopping is not None and settings.stopping.should_stop(progress.costs):
             progress.finished = "early stopping"

@@ -476,7 +476,7 @@ class FileMaterial(Material):
         return None
 
     def _scaling(self, train: Sequences) -> Scaling | None:
-        found = Scaling.of(train)
+        found = Scaling.of(train, self.columns)
         found = found if self.loss == "squared" else replace(found, outputs=None)
         return None if found == Scaling() else found
 

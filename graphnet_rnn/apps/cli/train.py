@@ -374,11 +374,11 @@ def make_trainer(
         for note in () if options.quiet else getattr(material, "notes", ()):
             print(note)
         if network.scaling is not None and not options.quiet:
-            scaled = network.scaling.outputs is not None
-            what = "inputs and targets" if scaled else "inputs"
-            constant = (
-                f"; always predicting the mean has an error of about {network.outputs}" if scaled else ""
-            )
+            outputs = network.scaling.outputs
+            what = "inputs" if outputs is None else "inputs and targets"
+            constant = ""
+            if outputs is not None and 1.0 not in outputs[1]:  # all are scaled, none is constant
+                constant = f"; always predicting the mean has an error of about {network.outputs}"
             print(
                 f"{options.data}: {what} are standardized by the training cases (--no-scaling turns this off){constant}"
             )

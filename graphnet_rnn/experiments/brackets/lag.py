@@ -35,8 +35,9 @@ class TimeLag(ShowsItself):
 
     @property
     def steps(self) -> Array:
-        """Middle of each group of `smooth` steps, (points,); the first step is 1."""
-        return np.arange(self._smoothed.shape[2]) * self.smooth + (self.smooth + 1) / 2
+        """Middle of each group of `smooth` steps, (points,); the first step is 1. The last group may have fewer."""
+        starts, counts = self._groups
+        return starts + (counts + 1) / 2
 
     @property
     def difference(self) -> Array:
@@ -59,15 +60,18 @@ class TimeLag(ShowsItself):
         For one run, whose error is unknown, steps until it first falls to 0.
         """
         lost = np.flatnonzero(~(self.difference > 2 * np.nan_to_num(self.error)))
-        points = int(lost[0]) if lost.size else self._smoothed.shape[2]
-        return points * self.smooth
+        return int(self._groups[0][lost[0]]) if lost.size else self.log_ratios.shape[2]
+
+    @property
+    def _groups(self) -> tuple[Array, Array]:
+        """First step of each group, from 0, and its number of steps."""
+        starts = np.arange(0, self.log_ratios.shape[2], self.smooth)
+        return starts, np.diff(starts, append=self.log_ratios.shape[2])
 
     @property
     def _smoothed(self) -> Array:
-        contexts, runs, steps = self.log_ratios.shape
-        points = steps // self.smooth
-        whole = self.log_ratios[:, :, : points * self.smooth]
-        return np.asarray(whole.reshape(contexts, runs, points, self.smooth).mean(axis=3))
+        starts, counts = self._groups
+        return np.asarray(np.add.reduceat(self.log_ratios, starts, axis=2) / counts)
 
 
 def time_lag(

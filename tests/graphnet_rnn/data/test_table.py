@@ -354,7 +354,9 @@ def test_dates_in_several_forms() -> None:
 def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
     table = Table(write(tmp_path / "t.csv"), FORECAST)
     inputs, outputs = len(table.columns.input_names()), len(table.columns.output_names())
-    net = rnn.Network([rnn.GRU(4)], inputs, outputs, "squared", scaling=rnn.data.Scaling.of(table.sequences))
+    net = rnn.Network(
+        [rnn.GRU(4)], inputs, outputs, "squared", scaling=rnn.data.Scaling.of(table.sequences, table.columns)
+    )
     net.columns = table.columns
     rnn.save(net, tmp_path / "m.safetensors")
     loaded = rnn.load(tmp_path / "m.safetensors")

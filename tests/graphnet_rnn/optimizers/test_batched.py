@@ -319,3 +319,14 @@ def test_invalid_arguments_are_rejected() -> None:
         objective(2, l2=float("nan"))
     with pytest.raises(UsageError, match="objective must be an Objective, not None"):
         rnn.BatchedObjective(None)
+
+
+def test_final_loss_is_that_of_all_batches() -> None:
+    w, x = gn.parameter(np.zeros(1), name="w"), gn.input((2,), "float64", name="x")
+    batched = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x]))
+    data = np.array([0.0, 0, 0, 0, 10, 10])
+    batched.feed(batched.divided(data))
+    for optimizer in (rnn.LBFGS(), rnn.SGD(0.25)):
+        with case(optimizer):
+            result = rnn.minimize(batched, optimizer, steps=30)
+            assert result.loss == pytest.approx(((result.theta - data) ** 2).mean())

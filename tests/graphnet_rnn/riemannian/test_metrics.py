@@ -23,8 +23,8 @@ from graphnet_rnn.riemannian.metrics import (
     Kronecker,
     Metric,
     OuterProduct,
-    OverCost,
 )
+from graphnet_rnn.riemannian.over_cost import OverCost
 from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.tables import case

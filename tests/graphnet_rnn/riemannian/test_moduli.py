@@ -19,6 +19,7 @@ from graphnet_rnn.riemannian import metrics, moduli
 from graphnet_rnn.riemannian.groups import unit_groups
 from graphnet_rnn.riemannian.kronecker import KroneckerFactors, KroneckerOverTime, KroneckerSymmetric
 from graphnet_rnn.riemannian.outputs import Outputs
+from graphnet_rnn.riemannian.over_cost import OverCost
 from graphnet_rnn.riemannian.rows import Rows
 from tests.tables import case
 
@@ -339,9 +340,9 @@ def test_groups_without_factors_use_a_diagonal() -> None:
         with case(cell):
             u = unrolled([cell], TIME, BATCH)
             parameters = list(u.network.parameters.values())
-            over = metrics.OverCost(metrics.Kronecker(damping=0.25, sampled=False), u.cost, parameters)
+            over = OverCost(metrics.Kronecker(damping=0.25, sampled=False), u.cost, parameters)
             undamped = metrics.OuterProduct("diagonal", "same", damping=0.0)
-            squares = metrics.OverCost(undamped, u.cost, parameters)
+            squares = OverCost(undamped, u.cost, parameters)
             g = {p: np.random.default_rng(1).standard_normal(p.shape) for p in parameters}
             numbers = (np.concatenate(values(u, each.nodes())) for each in (over, squares))
             found, plain = (each.solver(a)(g) for each, a in zip((over, squares), numbers, strict=True))

@@ -211,6 +211,19 @@ def test_cases_without_a_scored_step_have_no_metrics() -> None:
     assert {name: metric() for name, metric in metrics.items()} == {"accuracy": 1.0, "exact": 1.0}
 
 
+def test_metrics_of_cases_without_weight_may_be_nan() -> None:
+    net = rnn.Network([rnn.GRU(3)], 1, 1, loss="squared")
+
+    def graph(batch: int, **how: Any) -> Any:
+        u, scale = net.unroll(5, batch, initial="zero"), gn.input((batch,), name="scale")
+        return gn.sum(u.losses, axis=0) + 0 * scale, {"relative": gn.minimum(scale, 1.0) / scale}
+
+    x, scale = np.zeros((5, 4, 1)), np.array([1.0, 2.0, 0.0, 4.0])
+    arrays = {"x": x, "t": x, "scale": scale}
+    problem = rnn.GraphCases(net, arrays, graph=graph, weights=scale > 0, valid=0.75)
+    assert problem.metrics()["relative"]() == pytest.approx(0.375)
+
+
 @pytest.mark.parametrize("optimizer", [
     rnn.NaturalGradient("kfac"), rnn.NaturalGradient("rms"), rnn.Riemannian("qdruop"),
     rnn.HessianFree(preconditioner="kfac", cg_steps=5),
