@@ -141,19 +141,44 @@ def _is_count(number: object) -> bool:
 
 
 def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Function:
-    """Returns the function with the fewest recomputed segments whose memory fits the budget."""
-    found = least = function(())
-    segments = max(2, -(-found.memory // budget))
-    while found.memory > budget:
-        found = function(passes_module.recomputing(segments))
-        if found.memory >= least.memory and segments > 4:
-            raise BackendError(
-                f"memory={budget}: {readable_bytes(budget)} are not enough; with recomputation the function needs "
-                f"{readable_bytes(least.memory)}. Set memory={int(least.memory)}, or use a smaller batch."
-            )
-        least = min(found, least, key=lambda f: int(f.memory))
-        segments += max(1, segments // 2)
+    """Returns a function with recomputed segments whose memory fits the budget."""
+    whole = function(())
+    if whole.memory <= budget:
+        return whole
+    made: dict[int, Function] = {}
+
+    def fitting(first: int, patience: int) -> Function | None:
+        """Tries numbers of segments from `first`, until `patience` of them in a row need no less memory."""
+        least, idle = whole.memory, 0
+        for segments in _numbers_of_segments():
+            if segments < first:
+                continue
+            found = made.setdefault(segments, function(passes_module.recomputing(segments)))
+            if found.memory <= budget:
+                return found
+            idle = 0 if found.memory < least else idle + 1
+            if idle == patience:
+                return None
+            least = min(least, found.memory)
+        return None
+
+    # Most often, the first number fits. Otherwise, from the smallest, so that the limit that works is the same for all.
+    found = fitting(-(-whole.memory // budget), 1) or fitting(2, 3)
+    if found is None:
+        least = min(int(f.memory) for f in made.values())
+        raise BackendError(
+            f"memory={budget}: {readable_bytes(budget)} are not enough; with recomputation the function needs "
+            f"{readable_bytes(least)}. Set memory={least}, or use a smaller batch."
+        )
     return found
+
+
+def _numbers_of_segments() -> Iterator[int]:
+    """2, 3, 4, 6, 9, 13, 19, ..."""
+    segments = 2
+    while True:
+        yield segments
+        segments += max(1, segments // 2)
 
 
 def _not_varying(source: Graph) -> tuple[int, ...]:

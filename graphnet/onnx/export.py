@@ -41,7 +41,7 @@ def export_onnx(
 
     path: the file. metadata: {name: text} for the file's metadata, None by default.
     least: with a function, the smallest number of cases of a batch; 1 by default. For example, x[-5:] of an x of shape
-    (cases,) needs least=5.
+    (cases,) needs least=5. The function is called for some 10 numbers, and the results are compared with the file's.
     Parameters become initializers with their own names (a second one of the same name ends in ".2"). Constants keep
     their values; labels are omitted. Values have the dtypes of their nodes; runtimes differ in the operators that they
     support in float64. In the file a negative index counts from the end; an index that is too large is an error, as in
@@ -53,14 +53,13 @@ def export_onnx(
     >>> x = gn.input((2, 3), name="x")
     >>> gn.export_onnx({"y": gn.tanh(x)}, "tanh.onnx")
     """
-    where = named_path(path)
+    where, least = named_path(path), whole_number("export_onnx: least", least, most=10_000)
     writer = Writer()
     if callable(outputs):
         if inputs is not None:
             raise UsageError(
                 "export_onnx: if outputs is a function of the batch size, it also returns the inputs; leave inputs= out"
             )
-        least = whole_number("export_onnx: least", least, most=10_000)
         graph, names, equations = _of_any_number(outputs, least)
     else:
         ends, end_names = _named(outputs, "outputs", "output")
@@ -108,9 +107,14 @@ def _of_any_number(
         ends, end_names = _named(made[0], "outputs", "output")
         starts, start_names = _named(made[1], "inputs", "input")
         names.append((start_names, end_names))
+        if [*map(len, names[-1])] != [*map(len, names[0])]:
+            raise UsageError(
+                f"export_onnx: for a batch size of {count}, the function returns the inputs and outputs {names[-1]}, "
+                f"but for {CASES[0]:,} {names[0]}; return the same for every batch size"
+            )
         return ends, starts
 
-    graph = traced(equations, (*CASES[:-1], max(least, CASES[-1])))
+    graph = traced(equations, (*CASES[:-1], max(least + 1, CASES[-1])))
     if not any(Size(1) in graph.twins.shape(node) for node in graph.inputs):
         raise UsageError(
             f"export_onnx: the function was called with batch sizes {CASES[0]} and {CASES[1]}, but no input has an "

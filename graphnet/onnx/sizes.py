@@ -9,6 +9,7 @@ import numpy as np
 
 from graphnet.errors import UsageError
 from graphnet.graph.node import Array, Node
+from graphnet.ops.leaf import Parameter
 from graphnet.settings import shown
 
 __all__ = ["CASES", "Extent", "Size", "Twins", "broadcast_extents"]
@@ -62,17 +63,29 @@ class Twins:
             if twins in seen:
                 continue
             seen.add(twins)
-            for other in rest:
+            for number, other in enumerate(rest, start=1):
                 if type(node.op) is not type(other.op) or len(node.inputs) != len(other.inputs):
                     raise UsageError(
                         f"export_onnx: {node.describe()} (made at {node.origin}) is computed in another way for "
-                        f"another batch size ({other.describe()}), {REMEDY}"
+                        f"another batch size ({other.describe()}), {REMEDY}{self._hint(number)}"
+                    )
+                if isinstance(node.op, Parameter) and not np.array_equal(
+                    node.value, other.value, equal_nan=True
+                ):
+                    raise UsageError(
+                        f"export_onnx: {node.describe()} (made at {node.origin}) has other values in each call of the "
+                        "function; create parameters outside of the function"
                     )
             self._of.setdefault(node, twins)
             for name in vars(node.op).keys() - FOUND_BY_ROWS:
                 if isinstance(getattr(node.op, name), SETTINGS):
                     self.merged(node, [getattr(twin.op, name) for twin in twins])
             pending += zip(*(twin.inputs for twin in twins), strict=True)
+
+    def _hint(self, number: int) -> str:
+        """Remedy if only the graph for the smallest number of cases differs."""
+        least = self.cases[-1] + 1
+        return f", or set least={least} if no batch is smaller" if number == len(self.cases) - 1 else ""
 
     def shape(self, node: Node) -> tuple[Extent, ...]:
         """Returns the node's shape, for any number of cases."""
@@ -94,6 +107,7 @@ class Twins:
     def merged(self, node: Node, found: Sequence[Any]) -> Any:
         """Returns the common number or tuple, with Size where values differ."""
         one, *others = found
+        hint = ""
         if isinstance(one, tuple) and all(
             isinstance(other, tuple) and len(other) == len(one) for other in others
         ):
@@ -103,12 +117,14 @@ class Twins:
         if all(isinstance(each, (int, np.integer)) for each in found):
             per_case = (others[0] - one) // (self.cases[1] - self.cases[0])
             plus = one - per_case * self.cases[0]
-            if all(each == plus + per_case * count for each, count in zip(found, self.cases, strict=True)):
+            fits = [each == plus + per_case * count for each, count in zip(found, self.cases, strict=True)]
+            if all(fits):
                 return Size(int(per_case), int(plus))
+            hint = self._hint(len(fits) - 1) if all(fits[:-1]) else ""
         at = ", ".join(
             f"{shown(each, 30)} for {count:,}" for each, count in zip(found, self.cases, strict=True)
         )
         raise UsageError(
             f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not linear in the "
-            f"batch size, {REMEDY}"
+            f"batch size, {REMEDY}{hint}"
         )

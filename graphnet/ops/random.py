@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.errors import GraphnetError, UsageError
-from graphnet.graph.dtypes import as_dtype
+from graphnet.graph.dtypes import as_dtype, is_float
 from graphnet.graph.node import Array, ByIdentity, Dtype, Node, Shape
 from graphnet.ops.leaf import as_shape
-from graphnet.settings import is_number, number, shown, whole_number
+from graphnet.settings import amount, is_number, shown, whole_number
 
 __all__ = ["Random", "RandomSource"]
 
@@ -60,16 +60,16 @@ class RandomSource:
     def normal(self, scale: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
         """y ~ N(0, scale²), independently.
 
-        scale: standard deviation. shape, dtype, name: see `bernoulli`.
+        scale: standard deviation, at least 0. shape, dtype, name: see `bernoulli`.
         """
-        return self._node("normal", number("normal: scale", scale), shape, dtype, name)
+        return self._node("normal", amount("normal: scale", scale), shape, dtype, name)
 
     def uniform(self, high: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
         """y ~ U(0, high), independently.
 
-        high: upper bound, exclusive. shape, dtype, name: see `bernoulli`.
+        high: upper bound, exclusive, at least 0. shape, dtype, name: see `bernoulli`.
         """
-        return self._node("uniform", number("uniform: high", high), shape, dtype, name)
+        return self._node("uniform", amount("uniform: high", high), shape, dtype, name)
 
     def _node(self, distribution: str, number: float, shape: Any, dtype: Any, name: str | None) -> Node:
         place = self._nodes
@@ -129,7 +129,11 @@ class Random(ByIdentity):
             sample = generator.standard_normal(self.of_shape, "float64") * self.number
         else:
             sample = generator.random(self.of_shape, "float64") * self.number
-        return np.asarray(sample).astype(self.of_dtype)
+            if is_float(self.of_dtype):  # the conversion rounds up to the bound at most
+                high = self.of_dtype.type(self.number)
+                below = np.nextafter(high, high.dtype.type(0))
+                sample = np.minimum(np.asarray(sample).astype(self.of_dtype), below)
+        return np.asarray(sample, self.of_dtype)
 
     def forward(self) -> Array:
         return self.value

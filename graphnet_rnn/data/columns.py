@@ -297,7 +297,9 @@ def coarse_step(values: Array) -> float:
     """
     most = np.abs(values).max()
     with np.errstate(over="ignore", invalid="ignore"):
-        centered = values - values.min() if values.dtype.kind in "iu" else values  # large integers stay exact
+        centered = values
+        if values.dtype.kind in "iu":  # exact, where float64 would round
+            centered = values.astype(np.uint64) - values.min().astype(np.uint64)
         step, deviation = float(np.spacing(np.float32(most))), float(centered.std())
         least = 0.0 if (values == np.rint(values)).all() else 4 * float(np.spacing(np.float64(most)))
     return step if least < deviation < 16 * step < np.inf else 0.0

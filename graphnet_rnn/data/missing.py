@@ -19,8 +19,8 @@ def with_missing(x: Any, fill: Any = None, lengths: Any = None) -> Array:
 
     x: floats, NaN where a value is missing. fill: the value for NaN, a number or one for each column, (width,); default
     None, the mean of the column. For other data than the training data, pass the means of these: np.nanmean(x, (0, 1)).
-    lengths: number of time steps of each case, for x of shape (time, cases, width); the mean leaves out the padding.
-    Default None, no padding.
+    lengths: number of time steps of each case, for x of shape (time, cases, width). The mean leaves out the padding,
+    which becomes missing values. Default None, no padding.
     Source: Lipton, Kale & Wetzel 2016, 3.2.
 
     >>> x = np.array([[1.0, np.nan], [3.0, 6.0], [np.nan, 8.0]])

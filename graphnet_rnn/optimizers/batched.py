@@ -265,8 +265,8 @@ class BatchedObjective:
         shares = weights / _total(weights)
         own = [self.objective.loss_sums(w) for _ in self._fed(self.gradient_batches)]
         sums = np.array([each for of_rank in self.ranks.gather(own) for each in of_rank])
-        scale = (shares * sums[:, 0]).sum() / (shares**2 * sums[:, 1]).sum()
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # without weights, or without those of a batch
+            scale = (shares * sums[:, 0]).sum() / (shares**2 * sums[:, 1]).sum()
             return np.nan_to_num(shares * scale * sums[:, 1] / sums[:, 0]).tolist()
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:

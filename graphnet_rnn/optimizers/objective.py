@@ -22,8 +22,8 @@ from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.blocks import Solver
+from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.metrics import Metric, asked_for
-from graphnet_rnn.riemannian.outputs import Outputs
 from graphnet_rnn.riemannian.over_cost import OverCost, hidden_unit_count
 from graphnet_rnn.settings import amount, limit, shown, whole_number, yes_or_no
 
@@ -367,7 +367,7 @@ class Objective:
         >>> objective.loss_sums(objective.start())
         (1.0, 0.25)
         """
-        first, second = self._call("loss sums", lambda: Outputs(self.cost).sums, self._vector("loss_sums", w))
+        first, second = self._call("loss sums", lambda: Losses(self.cost).sums, self._vector("loss_sums", w))
         return float(first), float(second)
 
     @cached_property

@@ -124,7 +124,7 @@ class Riemannian(Optimizer):
         start = 0.0 if self.rate is None else self.rate
         return {
             "rates": np.full(len(PARTS), start),
-            "lengths": np.full(len(PARTS), np.inf),
+            "norms": np.full(len(PARTS), np.inf),
             "turn": np.zeros(1, np.int64),
             "before": np.zeros(theta.shape, theta.dtype),
             "moved": np.zeros(1, np.int64),
@@ -156,7 +156,7 @@ class Riemannian(Optimizer):
             return RiemannianReport(before, length, before, 0.0, 0, part, undone=undone)
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
-        state["lengths"][turn] = length
+        state["norms"][turn] = length
         direction, start = at.solver(at.gradient), np.asarray(theta).copy()
         judge = getattr(objective, "gradient_loss", objective.loss)  # the same function as `before`
         after, taken, tries = before, 0.0, 0
@@ -184,7 +184,7 @@ class Riemannian(Optimizer):
             at.solver.condition,
             undone,
             seconds,
-            norm(state["lengths"]),
+            norm(state["norms"]),
         )
 
     def _measured(self, objective: Any, theta: Array, turn: int) -> _Measured:

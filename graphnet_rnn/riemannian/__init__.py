@@ -1,7 +1,7 @@
 """Metrics of the units of any net, for natural-gradient training.
 
 groups     weights that enter the same pre-activations, found in the graph of a cost
-outputs    losses of a cost, the nodes that they read, and their Hessians
+losses     losses of a cost, the nodes that they read, and their Hessians
 moduli     modulus of each pre-activation: the cost's sensitivity to it
 rows       sources and moduli of a group, over all cases and time steps
 blocks     blocks of the metric for the weights of a group, and steps M⁻¹ g

@@ -12,8 +12,8 @@ import graphnet as gn
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.groups import UnitGroup
+from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.moduli import Moduli
-from graphnet_rnn.riemannian.outputs import Outputs
 from graphnet_rnn.settings import Amount, one_of, require_kinds, shown
 
 __all__ = [
@@ -49,7 +49,7 @@ class Metric(ABC):
     >>> rnn.riemannian.Kronecker().description()["metric"]
     'Kronecker'
     >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
-    >>> losses = rnn.riemannian.outputs.Outputs(u.cost)
+    >>> losses = rnn.riemannian.losses.Losses(u.cost)
     >>> hidden, output = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
     >>> [m.shape for m in metrics[0].moduli(losses, [hidden], [output], u.random)[0]]
     [(1, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
@@ -78,7 +78,7 @@ class Metric(ABC):
     @abstractmethod
     def moduli(
         self,
-        losses: Outputs,
+        losses: Losses,
         hidden: Sequence[UnitGroup],
         output: Sequence[UnitGroup],
         random: gn.RandomSource,
@@ -93,7 +93,7 @@ class Metric(ABC):
         """Class and settings as JSON; see as_metric."""
         return {"metric": type(self).__name__, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
-    def output_moduli(self, losses: Outputs, output: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+    def output_moduli(self, losses: Losses, output: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         """m̃ of the groups that a loss reads directly (output groups). losses, output, random: see moduli."""
         return [losses.curvature(group.pre_activations) for group in output]
 
@@ -111,7 +111,7 @@ class OuterProduct(Metric):
     >>> metric.description()["metric"]
     'OuterProduct'
     >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
-    >>> losses = rnn.riemannian.outputs.Outputs(u.cost)
+    >>> losses = rnn.riemannian.losses.Losses(u.cost)
     >>> hidden, output = rnn.riemannian.unit_groups(u.cost, u.network.parameters)
     >>> [B.shape for B in metric.slopes(losses, [hidden], u.random)[0]]
     [(1, 3), (1, 3), (1, 3), (1, 3), (1, 3)]
@@ -119,20 +119,20 @@ class OuterProduct(Metric):
 
     sampled: bool = False
 
-    def slopes(self, losses: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+    def slopes(self, losses: Losses, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         """B, of the given targets, or of drawn ones; groups: groups of the cost; losses, random: see moduli."""
         return moduli.drawn_slopes(losses, groups, random) if self.sampled else moduli.slopes(losses, groups)
 
     def moduli(
         self,
-        losses: Outputs,
+        losses: Losses,
         hidden: Sequence[UnitGroup],
         output: Sequence[UnitGroup],
         random: gn.RandomSource,
     ) -> Moduli:
         return [[B * B for B in found] for found in self.slopes(losses, hidden, random)]
 
-    def output_moduli(self, losses: Outputs, output: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+    def output_moduli(self, losses: Losses, output: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         if self.outputs != "same":
             return super().output_moduli(losses, output, random)
         return self.moduli(losses, output, output, random)
@@ -209,7 +209,7 @@ class Kronecker(OuterProduct):
 
     def moduli(
         self,
-        losses: Outputs,
+        losses: Losses,
         hidden: Sequence[UnitGroup],
         output: Sequence[UnitGroup],
         random: gn.RandomSource,
@@ -243,7 +243,7 @@ class Backpropagated(Metric):
 
     def moduli(
         self,
-        losses: Outputs,
+        losses: Losses,
         hidden: Sequence[UnitGroup],
         output: Sequence[UnitGroup],
         random: gn.RandomSource,

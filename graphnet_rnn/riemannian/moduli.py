@@ -17,7 +17,7 @@ from graphnet.graph.node import Dtype, Node, Shape
 from graphnet.ops.shape import Stack
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
-from graphnet_rnn.riemannian.outputs import Outputs, cuts_first_axis, hessian_of, prediction_of
+from graphnet_rnn.riemannian.losses import Losses, cuts_first_axis, hessian_of, prediction_of
 
 __all__ = ["Moduli", "drawn_slopes", "exact", "probed", "slopes", "structured"]
 
@@ -39,24 +39,24 @@ def _signs_of_each(random: gn.RandomSource, places: Sequence[Node]) -> dict[Node
     return found
 
 
-def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
+def slopes(losses: Losses, groups: Sequence[UnitGroup]) -> Moduli:
     """B = ∂C/∂V of the summed cost"""
     places = [each.V for group in groups for each in group.pre_activations]
     # Scaled afterwards, so that the gradient shares this backward pass.
-    later = {} if outputs.carry is None else outputs.carry.slopes
-    found = iter(gn.backward({outputs.cost: 1.0, **later}, places))
-    return [[outputs.scale * next(found) for _ in group.pre_activations] for group in groups]
+    later = {} if losses.carry is None else losses.carry.slopes
+    found = iter(gn.backward({losses.cost: 1.0, **later}, places))
+    return [[losses.scale * next(found) for _ in group.pre_activations] for group in groups]
 
 
-def drawn_slopes(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+def drawn_slopes(losses: Losses, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
     """B for losses with random slopes at the outputs, of the covariance H_L, as those of drawn targets"""
     places = [each.V for group in groups for each in group.pre_activations]
-    found = iter(_carried(outputs, groups, gn.backward, places, random))
+    found = iter(_carried(losses, groups, gn.backward, places, random))
     return [[next(found) for _ in group.pre_activations] for group in groups]
 
 
 def _carried(
-    outputs: Outputs,
+    losses: Losses,
     groups: Sequence[UnitGroup],
     back: Callable[[Mapping[Node, Node], Sequence[Node]], list[Node]],
     places: Sequence[Node],
@@ -66,8 +66,8 @@ def _carried(
 
     The result is also carried to the states before, except for output groups, which no later loss depends on.
     """
-    seeds, carry = outputs.roots(random), outputs.carry
-    if carry is None or all(map(outputs.is_output, groups)):
+    seeds, carry = losses.roots(random), losses.carry
+    if carry is None or all(map(losses.is_output, groups)):
         return back(seeds, places)
     for state, vector in carry.random.items():
         seeds[state] = seeds[state] + vector if state in seeds else vector
@@ -76,7 +76,7 @@ def _carried(
     return found[: len(places)]
 
 
-def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
+def probed(losses: Losses, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
     """An unbiased estimate of the backpropagated modulus of any net, at the cost of a backward pass.
 
     One backward pass from a random vector with the covariance of H_L, with a random sign for each unit at each
@@ -90,23 +90,23 @@ def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSourc
         order = ancestors(seeds)
         return pull_back(order, dependents(order, wanted), seeds, wanted, None, factors=signs)
 
-    found = iter(_carried(outputs, groups, back, places, random))
+    found = iter(_carried(losses, groups, back, places, random))
     return [[b * b for b in (next(found) for _ in group.pre_activations)] for group in groups]
 
 
 # -- unit by unit ----------------------------------------------------------------------------
 
 
-def exact(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
+def exact(losses: Losses, groups: Sequence[UnitGroup]) -> Moduli:
     """m̃_i = Σ_j (∂V_j/∂V_i)² m̃_j + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), as it is defined, for nets of few units
 
     ∂V_j/∂V_i excludes paths through a third pre-activation. Takes a backward pass for each unit of each pre-activation,
     and a forward one for the losses' inputs. Source: Ollivier 2013, eq. 63.
     """
     places = {each.V: None for group in groups for each in group.pre_activations}
-    for place in dict.fromkeys(map(prediction_of, outputs.losses)):
+    for place in dict.fromkeys(map(prediction_of, losses.nodes)):
         _require_cases_in_order(place, list(places))
-    m = {V: [_form_of_output(outputs, V, places)] for V in places}
+    m = {V: [_form_of_output(losses, V, places)] for V in places}
     for V in sorted(places, key=lambda V: V.serial, reverse=True):
         others = [U for U in places if U is not V]
         order = ancestors([V], stop=others)
@@ -140,14 +140,14 @@ def _cuts_steps(node: Node) -> bool:
     return cuts_first_axis(node) and node.inputs[0].ndim >= 3
 
 
-def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> Node:
+def _form_of_output(losses: Losses, V: Node, places: Mapping[Node, None]) -> Node:
     """(∂o/∂V_i)ᵀ H_L (∂o/∂V_i) for each unit, without paths through other pre-activations"""
     others = [U for U in places if U is not V]
     columns = []
     for i in range(V.shape[1]):
         seeds = {U: gn.fill(0, U.shape, U.dtype) for U in others} | {V: _unit(V, i)}
         parts = []
-        for loss, g in zip(outputs.losses, outputs.weights, strict=True):
+        for loss, g in zip(losses.nodes, losses.weights, strict=True):
             place = prediction_of(loss)
             (moved,) = push_forward(ancestors([place], stop=seeds), [place], seeds)
             form = hessian_of(loss).curvature_form(g, moved, *loss.inputs)
@@ -168,7 +168,7 @@ def _unit(V: Node, j: int) -> Node:
     return gn.broadcast_to(gn.constant(row), V.shape)
 
 
-def structured(outputs: Outputs, groups: Sequence[UnitGroup], output: Sequence[UnitGroup]) -> Moduli:
+def structured(losses: Losses, groups: Sequence[UnitGroup], output: Sequence[UnitGroup]) -> Moduli:
     """The modulus of `exact` for nets whose sources and added terms depend on pre-activations unit by unit.
 
     Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as written, at the cost of a backward pass through
@@ -176,13 +176,13 @@ def structured(outputs: Outputs, groups: Sequence[UnitGroup], output: Sequence[U
     Raises UsageError for other nets, and for nets whose states carry changes over many steps without a pre-activation
     between, like memory cells: these need derivatives for all pairs of steps.
     """
-    assert outputs.carry is None, "see Metric.by_pieces"
-    outputs.require_pre_activations(output)
+    assert losses.carry is None, "see Metric.by_pieces"
+    losses.require_pre_activations(output)
     places = {each.V: None for group in groups for each in group.pre_activations}
     m: dict[Node, list[Node]] = {V: [] for V in places}
     for group in output:
         for each in group.pre_activations:
-            _judge(outputs, each, m)
+            _judge(losses, each, m)
     met: dict[Node, list[Term]] = {V: [] for V in places}
     for group in groups:
         for each in group.pre_activations:
@@ -194,7 +194,7 @@ def structured(outputs: Outputs, groups: Sequence[UnitGroup], output: Sequence[U
     return [[gn.add(*m[each.V], zero[each.V]) for each in group.pre_activations] for group in groups]
 
 
-def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> None:
+def _judge(losses: Losses, each: PreActivation, m: dict[Node, list[Node]]) -> None:
     """Adds the losses' share Σ_yy' w_iy H_yy' w_iy' for w_iy = ∂o_y/∂V_i, of o = s W + b and sums of this form."""
     nodes = {term.node for term in each.terms}
     own = {} if each.V in nodes else _slopes_to(each.V, m, frozenset(nodes))  # ∂o_i/∂V_i, past the weights
@@ -211,7 +211,7 @@ def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> 
             moved.append((own[U], gn.constant(np.eye(U.shape[1], dtype=U.dtype))))
         for number, (s, v) in enumerate(moved):
             for other, (r, u) in enumerate(moved[number:]):
-                found = outputs.rows(each.V, v, u)
+                found = losses.rows(each.V, v, u)
                 if found is not None:
                     m[U].append((2 if other else 1) * s * r * found)
 

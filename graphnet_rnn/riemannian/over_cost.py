@@ -18,8 +18,8 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian.blocks import Block, Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.kronecker import KroneckerFactors, block_of
+from graphnet_rnn.riemannian.losses import Carry, Losses
 from graphnet_rnn.riemannian.metrics import Metric
-from graphnet_rnn.riemannian.outputs import Carry, Outputs
 from graphnet_rnn.riemannian.rows import Rows
 from graphnet_rnn.settings import amount
 
@@ -30,7 +30,7 @@ class OverCost:
     """A metric over a cost: nodes, and steps of gradients from the nodes' values.
 
     part: "outputs", weights of the output groups, "hidden", all others, or "all". groups: these, in order. relative: a
-    factor on the scale of the sum, see Outputs.
+    factor on the scale of the sum, see Losses.
     Raises UsageError for a cost without groups or without a Hessian.
     """
 
@@ -203,9 +203,9 @@ def _limit() -> Callable[[], AbstractContextManager[object]]:
 
 def _divided(
     cost: Node, parameters: Sequence[Node], carry: Carry | None = None, relative: Node | None = None
-) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
-    """Outputs of the cost, its hidden groups, and its output groups."""
-    losses = Outputs(cost, carry, relative)
+) -> tuple[Losses, list[UnitGroup], list[UnitGroup]]:
+    """Losses of the cost, its hidden groups, and its output groups."""
+    losses = Losses(cost, carry, relative)
     found = unit_groups(cost, parameters)
     output = [group for group in found if losses.is_output(group)]
     return losses, [group for group in found if group not in output], output
@@ -217,15 +217,15 @@ def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
     return sum(group.units for group in hidden if [each.kind for each in group.incoming] != ["bias"])
 
 
-def _weights_of_symbols(outputs: Outputs) -> list[Node]:
+def _weights_of_symbols(losses: Losses) -> list[Node]:
     """Weight of each symbol among the targets, and their sum; nothing without symbols.
 
     Source: Ollivier 2013, below eq. 19, where ε_y is the quotient, the frequency.
     """
-    losses = outputs.losses
-    if len(losses) == 1 and losses[0].op.index_size(1, *losses[0].inputs) is not None:  # targets are symbols
-        z, t = losses[0].inputs
-        w = outputs.weights[0]
+    nodes = losses.nodes
+    if len(nodes) == 1 and nodes[0].op.index_size(1, *nodes[0].inputs) is not None:  # targets are symbols
+        z, t = nodes[0].inputs
+        w = losses.weights[0]
         chosen = gn.one_hot(t, z.shape[-1], z.dtype) * gn.reshape(w, (*w.shape, 1))
         return [gn.sum(chosen, axis=tuple(range(t.ndim))), gn.sum(w)]
     return []

@@ -90,8 +90,8 @@ class TextCost(ShowsItself):
 
     characters: length of a piece. bits: mean bits per character of each piece; NaN if none of its characters was
     scored. new_words: number of words in each piece that are new in the text.
-    parts: names of the parts of the text and their first characters. means: bits per character of each part. length: of
-    the text, in characters.
+    parts: names of the parts of the text and their first characters. length: of the text, in characters. means: bits
+    per character of each part.
 
     >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
     >>> net.vocabulary = rnn.data.Vocabulary("abc")
@@ -104,8 +104,8 @@ class TextCost(ShowsItself):
     bits: tuple[float, ...]
     new_words: tuple[int, ...]
     parts: tuple[tuple[str, int], ...]
-    means: tuple[float, ...]
     length: int
+    means: tuple[float, ...] = ()
 
 
 def cost_over_text(
@@ -156,7 +156,7 @@ def cost_over_text(
     borders = [max(start - first, 0) for _, start in parts]
     each = np.split(nats / math.log(2), borders[1:]) if parts else []
     means = tuple(float(part.mean()) if part.size else math.nan for part in each)
-    return TextCost(characters, tuple(bits.tolist()), tuple(fresh.tolist()), parts, means, len(symbols))
+    return TextCost(characters, tuple(bits.tolist()), tuple(fresh.tolist()), parts, len(symbols), means)
 
 
 def new_words(text: str) -> Array:

@@ -15,8 +15,8 @@ from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.optimizers.objective import flat_parts
 from graphnet_rnn.riemannian.blocks import Solver
+from graphnet_rnn.riemannian.losses import Carry
 from graphnet_rnn.riemannian.metrics import Metric, asked_for
-from graphnet_rnn.riemannian.outputs import Carry
 from graphnet_rnn.riemannian.over_cost import OverCost, hidden_unit_count
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 

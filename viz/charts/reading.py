@@ -34,8 +34,6 @@ class Costs(Protocol):
     @property
     def parts(self) -> Sequence[tuple[str, int]]: ...
     @property
-    def means(self) -> Sequence[float]: ...
-    @property
     def length(self) -> int: ...
 
 
@@ -58,9 +56,7 @@ def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None)
 
     several = dict(costs) if isinstance(costs, Mapping) else {"": costs}
     for name, cost in several.items():
-        missing = [
-            a for a in ("characters", "bits", "new_words", "parts", "means", "length") if not hasattr(cost, a)
-        ]
+        missing = [a for a in ("characters", "bits", "new_words", "parts", "length") if not hasattr(cost, a)]
         if missing or not np.isfinite(np.array(cost.bits, np.float64)).any():
             raise DrawingError(
                 f"costs{f'[{name!r}]' if name else ''} holds nothing to draw; pass the result of "
@@ -146,13 +142,14 @@ def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
 
 
 def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
+    means = getattr(cost, "means", ())
     borders = [*(start for _, start in cost.parts), cost.length]
     for number, (name, start) in enumerate(cost.parts):
         end = borders[number + 1]
         if number:
             for axes in (above, below):
                 axes.axvline(start / scale, color=chart.GREY, linewidth=1.0, linestyle=chart.DASHES)
-        mean = f"\n{cost.means[number]:.3f}" if np.isfinite(cost.means[number]) else ""
+        mean = f"\n{means[number]:.3f}" if number < len(means) and np.isfinite(means[number]) else ""
         above.text(
             (start + end) / 2 / scale, 0.99, chart.plain(name) + mean, transform=above.get_xaxis_transform(),
             color=chart.GREY, fontsize=9, horizontalalignment="center", verticalalignment="top",

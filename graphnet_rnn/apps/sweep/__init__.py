@@ -1,14 +1,14 @@
 """Hyperparameter search: many runs of one recipe.
 
-ranges     ranges of settings, and values drawn from them
-halving    successive halving and Hyperband
-recipe     data, settings and ranges, seeds, and the search method; a TOML file
-tuner      samplers and pruners of Optuna
-results     state of each run in the sweep's folder, and copies of the recipe's files
-worker      a run in its own process, resumed after a crash
-fork_server the processes of runs
-sweep       all runs, on all cores, with early stopping of bad ones
-report     tables of results
+ranges       ranges of settings, and values drawn from them
+halving      successive halving and Hyperband
+recipe       data, settings and ranges, seeds, and the search method; a TOML file
+tuner        samplers and pruners of Optuna
+results      state of each run in the sweep's folder, and copies of the recipe's files
+run_monitor  a run in its own process, resumed after a crash
+fork_server  the processes of runs
+sweep        all runs, on all cores, with early stopping of bad ones
+report       tables of results
 """
 
 from __future__ import annotations

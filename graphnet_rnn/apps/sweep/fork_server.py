@@ -147,7 +147,7 @@ FORK_SERVER = _ForkServer()
 atexit.register(FORK_SERVER.end)
 
 
-# -- in the fork server --------------------------------------------------------------------------------
+# -- in the fork server ----------------------------------------------------------------------------
 
 
 def main() -> None:

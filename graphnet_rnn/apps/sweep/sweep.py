@@ -18,7 +18,7 @@ from graphnet.system.process import own_cores
 from graphnet.system.text import in_brief
 from graphnet_rnn.apps.sweep.recipe import Recipe
 from graphnet_rnn.apps.sweep.results import Entry, Results
-from graphnet_rnn.apps.sweep.worker import LOOK, Worker, is_wanted, machine, settings_of_train
+from graphnet_rnn.apps.sweep.run_monitor import LOOK, RunMonitor, is_wanted, machine, settings_of_train
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
@@ -148,9 +148,9 @@ class Sweep:
                 self._stopped.wait(4 * LOOK)
 
     def _train_here(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
-        worker = Worker(self.results, self._stopped.is_set)
+        monitor = RunMonitor(self.results, self._stopped.is_set)
         with ThreadPoolExecutor(self.workers) as pool:
-            futures = [pool.submit(worker.train, entry, spent, last) for entry in entries]
+            futures = [pool.submit(monitor.train, entry, spent, last) for entry in entries]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -221,7 +221,7 @@ def _train_elsewhere(
 
     results = Results(None, folder)
     (entry,) = (each for each in results.entries if each.name == name)
-    Worker(results, stopped).train(entry, spent, last)
+    RunMonitor(results, stopped).train(entry, spent, last)
 
 
 def _is_alive(process: int) -> bool:

@@ -1,4 +1,4 @@
-"""Tuner: samplers and pruners of Optuna for the configurations of a results."""
+"""Tuner: samplers and pruners of Optuna for the configurations of a sweep."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Fate(NamedTuple):
 
 
 class Tuner:
-    """Study of Optuna in memory that follows the results.
+    """Study of Optuna in memory that follows the results of a sweep.
 
-    A resumed sweep rebuilds it from the results. Proposals depend on the progress of other runs, and so on timing.
+    A resumed sweep rebuilds it from them. Proposals depend on the progress of other runs, and so on timing.
     """
 
     def __init__(self, recipe: Recipe) -> None:

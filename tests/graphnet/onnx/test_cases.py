@@ -34,6 +34,9 @@ WRONG_FOR_FEW: dict[str, Callable[[gn.Node, int], gn.Node]] = {
     "neighbours": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[2:] * x[:-2])), [x])[0],
 }
 REFUSED |= {
+    "new parameters": lambda x, n: (
+        x * gn.parameter(np.random.default_rng().normal(size=3).astype("f4"), name="w")
+    ),
     "slopes from the third": lambda x, n: gn.gradient(gn.sum(x[2:9] ** 2), [x])[0],
     "at most fifty": lambda x, n: x[: min(n, 50)],
     "every n-th": lambda x, n: x[::n],
@@ -75,10 +78,14 @@ def test_files_wrong_for_small_batches_are_rejected(tmp_path: Path) -> None:
             pytest.raises(gn.UsageError, match=r"export_onnx: for a batch size of \d+, the file does not"),
         ):
             gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
-    gn.export_onnx(lambda n: equations(lambda x, n: x[-5:], n), tmp_path / "f.onnx", least=5)
-    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
-    session = onnxruntime.InferenceSession(tmp_path / "f.onnx")
-    np.testing.assert_array_equal(session.run(None, {"x": x})[0], x)
+    for least in (5, 6, 20):
+        gn.export_onnx(lambda n, k=least: equations(lambda x, n: x[-k:], n), tmp_path / "f.onnx", least=least)
+        session = onnxruntime.InferenceSession(tmp_path / "f.onnx")
+        for n in (least, least + 1, 30):
+            x = np.random.default_rng(0).standard_normal((n, 3)).astype(np.float32)
+            np.testing.assert_array_equal(session.run(None, {"x": x})[0], x[-least:])
+    with pytest.raises(gn.UsageError, match="set least=5 if no batch is smaller"):
+        gn.export_onnx(lambda n: equations(lambda x, n: x[-5:], n), tmp_path / "f.onnx")
 
 
 def test_exported_files_are_correct_for_any_number_of_cases(tmp_path: Path) -> None:
@@ -91,3 +98,12 @@ def test_exported_files_are_correct_for_any_number_of_cases(tmp_path: Path) -> N
                 x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
                 (expected,) = gn.compile([outputs["y"]], [inputs["x"]], backend="numpy")(x)
                 np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_functions_that_return_more_for_some_sizes_are_refused(tmp_path: Path) -> None:
+    def more_outputs(n: int) -> tuple[Any, Any]:
+        x = gn.input((n, 3), name="x")
+        return {"y": x * 2, **({"z": x} if n < 4 else {})}, {"x": x}
+
+    with pytest.raises(gn.UsageError, match="return the same for every batch size"):
+        gn.export_onnx(more_outputs, tmp_path / "f.onnx")

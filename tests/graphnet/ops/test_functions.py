@@ -270,3 +270,12 @@ def test_scalar_draws() -> None:
     for node in (source.bernoulli(0.7, ()), source.normal(1.0, ()), source.uniform(1.0, ())):
         (found,) = gn.compile([node * 2.0])()
         assert found.shape == ()
+
+
+def test_uniform_draws_exclude_their_bound() -> None:
+    """Half of these numbers would be rounded to the bound, the smallest number of float32."""
+    bound = np.nextafter(np.float32(0), np.float32(1))
+    assert (gn.RandomSource(0).uniform(float(bound), (1000,)).value < bound).all()
+    for draw in (gn.RandomSource().uniform, gn.RandomSource().normal):
+        with pytest.raises(gn.UsageError, match="must be"):
+            draw(-1.0, (3,))

@@ -186,7 +186,8 @@ def test_memory_budget_is_met_with_few_segments(
     with pytest.raises(gn.BackendError, match=r"memory=1000: 1000 B are not enough") as error:
         gn.compile(outputs, inputs, memory=1000)
     least = int(str(error.value).split("Set memory=")[1].split(",")[0])
-    assert gn.compile(outputs, inputs, memory=least).memory <= least
+    for more in (0, 1, 1000, 20_000):
+        assert gn.compile(outputs, inputs, memory=least + more).memory <= least + more
     for wrong in ("all", 0, True, 2.5):
         with case(wrong), pytest.raises(gn.BackendError, match="memory must be"):
             gn.compile(outputs, inputs, memory=wrong)

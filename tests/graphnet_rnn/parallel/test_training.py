@@ -110,7 +110,7 @@ def test_every_optimizer_takes_the_same_steps_on_several_processes(name: str) ->
 def test_stopped_process_ends_all_after_the_same_step(tmp_path: Path) -> None:
     def work(ranks: Ranks) -> tuple[str, int]:
         trainer = carried(rnn.Adam(0.01), 2, tmp_path / "run", ranks)
-        stops = At(3, lambda: setattr(trainer._interruption, "came", True))
+        stops = At(3, lambda: setattr(trainer._interruption, "requested", True))
         trainer.listeners = [stops] if ranks.rank == 1 else []
         outcome = trainer.run()
         return outcome.reason, outcome.steps

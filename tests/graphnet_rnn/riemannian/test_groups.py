@@ -19,8 +19,8 @@ from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Full
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.kronecker import REDUCTIONS
+from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.metrics import UNITWISE, Kronecker, OuterProduct
-from graphnet_rnn.riemannian.outputs import Outputs
 from graphnet_rnn.riemannian.rows import Rows
 from tests.graphnet_rnn.riemannian.ollivier import quasi_diagonal
 from tests.tables import case
@@ -54,7 +54,7 @@ def test_sources_times_slopes_are_the_gradient() -> None:
     for name, initial in itertools.product(CELLS, ["learned", "zero"]):
         with case(name, initial):
             u = made(name, initial)
-            outputs, parameters = Outputs(u.cost), list(u.network.parameters.values())
+            outputs, parameters = Losses(u.cost), list(u.network.parameters.values())
             groups = unit_groups(u.cost, parameters)
             weights = [incoming.weight for group in groups for incoming in group.incoming]
             reached = [p for p in parameters if p in set(weights)]
@@ -93,7 +93,7 @@ def test_blocks_are_sums_of_outer_products() -> None:
     for name in BLOCKS:
         u = made(name)
         groups = unit_groups(u.cost, u.network.parameters.values())
-        for group, B in zip(groups, moduli.slopes(Outputs(u.cost), groups), strict=True):
+        for group, B in zip(groups, moduli.slopes(Losses(u.cost), groups), strict=True):
             with case(name, group):
                 rows = Rows(group, [b * b for b in B])
                 M = dense(group, rows, u)

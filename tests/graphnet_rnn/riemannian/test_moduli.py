@@ -18,7 +18,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import metrics, moduli
 from graphnet_rnn.riemannian.groups import unit_groups
 from graphnet_rnn.riemannian.kronecker import KroneckerFactors, KroneckerOverTime, KroneckerSymmetric
-from graphnet_rnn.riemannian.outputs import Outputs
+from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.over_cost import OverCost
 from graphnet_rnn.riemannian.rows import Rows
 from tests.tables import case
@@ -59,14 +59,14 @@ def drawn(u: Any) -> tuple[Array, Array]:
     return x, generator.integers(0, 3, t.shape) if t.dtype.kind == "i" else generator.random(t.shape)
 
 
-def parts(cost: gn.Node, parameters: Any) -> tuple[Outputs, list[Any], list[Any]]:
+def parts(cost: gn.Node, parameters: Any) -> tuple[Losses, list[Any], list[Any]]:
     """Returns the outputs of the network, the groups of hidden units, and the groups of output units."""
-    outputs, groups = Outputs(cost), unit_groups(cost, parameters)
+    outputs, groups = Losses(cost), unit_groups(cost, parameters)
     judged = [group for group in groups if outputs.is_output(group)]
     return outputs, [group for group in groups if group not in judged], judged
 
 
-def parts_of(u: Any) -> tuple[Outputs, list[Any], list[Any]]:
+def parts_of(u: Any) -> tuple[Losses, list[Any], list[Any]]:
     return parts(u.cost, u.network.parameters.values())
 
 
@@ -257,13 +257,13 @@ def test_networks_without_moduli_are_rejected() -> None:
         moduli.structured(*parts_of(unrolled([rnn.LayerNormLSTM(3)], 3, 2)))
     u = rnn.Network([rnn.Elman(3)], 3, 3, "ctc").unroll(5, 2, labels=2)
     with pytest.raises(UsageError, match=r"only that of a surrogate.*outputs='same'"):
-        Outputs(u.cost).roots(gn.RandomSource(0))
+        Losses(u.cost).roots(gn.RandomSource(0))
     with pytest.raises(UsageError, match=r"only that of a surrogate.*Kronecker\(sampled=False\)"):
         moduli.structured(*parts_of(u))
     with pytest.raises(UsageError, match="has no loss"):
-        Outputs(gn.mean(u.logits))
+        Losses(gn.mean(u.logits))
     x, t = gn.input((5, 3), "float64"), gn.input((5, 2), "float64")
-    outputs = Outputs(gn.mean(Quartic()(x @ gn.parameter(np.ones((3, 2)), name="W"), t)))
+    outputs = Losses(gn.mean(Quartic()(x @ gn.parameter(np.ones((3, 2)), name="W"), t)))
     with pytest.raises(UsageError, match=r"give its op curvature_diagonal"):
         outputs.roots(gn.RandomSource(0))
 
@@ -279,7 +279,7 @@ def test_steps_match_the_dense_matrix() -> None:
     """M of a group sums the covariances of all pairs of steps, by powers of the transition matrix."""
     u = unrolled([rnn.Elman(2)], TIME, BATCH)
     groups = unit_groups(u.cost, u.network.parameters.values())
-    slopes = moduli.slopes(Outputs(u.cost), groups)
+    slopes = moduli.slopes(Losses(u.cost), groups)
     for kind, (group, B) in itertools.product(
         [KroneckerFactors, KroneckerSymmetric, KroneckerOverTime], zip(groups, slopes, strict=True)
     ):
@@ -322,7 +322,7 @@ def test_drawn_slopes_have_the_covariance_of_the_fisher_metric() -> None:
     net = rnn.Network([rnn.Dense(2)], 3, 3, dtype="float64", seed=2)
     u = net.unroll(1, 1)
     groups, random = unit_groups(u.cost, net.parameters.values()), gn.RandomSource(0)
-    ((B,), _) = moduli.drawn_slopes(Outputs(u.cost), groups, random)
+    ((B,), _) = moduli.drawn_slopes(Losses(u.cost), groups, random)
     given, V = np.array([[1]]), groups[0].pre_activations[0].V
     units = [gn.gauss_newton_product(u.cost, {V: gn.constant(unit[None])})[0] for unit in np.eye(2)]
     wanted = [np.asarray(row)[0] for row in gn.compile(units, [u.inputs, u.targets])(given, given)]
@@ -350,7 +350,7 @@ def test_groups_without_factors_use_a_diagonal() -> None:
             assert groups
             for group in groups:
                 # Of steps at which a change counts: a forget gate before a state of 0 is none.
-                slopes = values(u, moduli.slopes(Outputs(u.cost), [group])[0])
+                slopes = values(u, moduli.slopes(Losses(u.cost), [group])[0])
                 rows = sum(int(np.any(b != 0, axis=1).sum()) for b in slopes)
                 for w in (incoming.weight for incoming in group.incoming):
                     seen = plain[w] != 0

@@ -239,10 +239,11 @@ def test_ratios_match_a_plain_loop() -> None:
                 ratio = (logits[characters.index("]")] - logits[characters.index("[")]) / np.log(10)
                 assert lag.log_ratios[context, trial, t] == pytest.approx(ratio, abs=1e-4)
                 symbols.append(letters[choose(logits[letters], 1.0, random)])
-    whole = lag.log_ratios[:, :, :6].reshape(2, 2, 2, 3).mean(axis=3)
+    groups = (lag.log_ratios[:, :, start : start + 3].mean(axis=2) for start in (0, 3, 6))
+    whole = np.stack([*groups], axis=2)
     np.testing.assert_allclose(lag.difference, whole[0].mean(axis=0) - whole[1].mean(axis=0))
     np.testing.assert_allclose(lag.error, np.sqrt(whole.var(axis=1, ddof=1).sum(axis=0) / 2))
-    assert list(lag.steps) == [2, 5]
+    assert list(lag.steps) == [2, 5, 7]
     ratios = np.zeros((2, 3, 40))
     ratios[0, :, :25] = 1
     for given, memory in ((ratios, 25), (ratios[:, :, :20], 20), (ratios[::-1], 0)):

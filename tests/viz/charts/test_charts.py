@@ -353,7 +353,7 @@ def test_axis_ignores_a_single_spike() -> None:
 
 def test_short_texts_are_drawn_as_a_point():
     """A line through one point would be invisible."""
-    short = Costs(1000, (3.1,), (12,), (("text", 0),), 230)
+    short = Costs(1000, (3.1,), (12,), (("text", 0),), (), 230)
     for axes in viz.cost_over_text(short).axes:
         (point,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
         assert list(point.get_xdata()) == [115]

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from graphnet_rnn.apps.cli import main
-from graphnet_rnn.apps.sweep import Recipe, Results, Values, sweep, worker
+from graphnet_rnn.apps.sweep import Recipe, Results, Values, run_monitor, sweep
 
 #: Output belongs to the whole process, so only one run trains at a time.
 ONE = threading.Lock()
@@ -116,12 +116,12 @@ def text(tmp_path: Path) -> str:
 @pytest.fixture
 def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
     """`take(Inside)` makes runs by this stand-in, and looks at them often."""
-    for module in (worker, sweep):
+    for module in (run_monitor, sweep):
         monkeypatch.setattr(module, "LOOK", 0.02)
     Endless.all, Killed.count = [], 0
 
     def take(kind: type[Stub]) -> None:
-        monkeypatch.setattr(worker, "start", kind)
+        monkeypatch.setattr(run_monitor, "start", kind)
 
     return take
 

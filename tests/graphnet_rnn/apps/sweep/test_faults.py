@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from graphnet.system.json_lines import read_rows
-from graphnet_rnn.apps.sweep import Halving, Recipe, Results, Sweep, Values, fork_server, worker
+from graphnet_rnn.apps.sweep import Halving, Recipe, Results, Sweep, Values, fork_server, run_monitor
 from graphnet_rnn.apps.sweep.fork_server import FORK_SERVER
 from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.errors import DataError
@@ -133,7 +133,7 @@ def test_repeatedly_killed_runs_fail(text: str, tmp_path: Path, take: Any) -> No
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "s", workers=1)
     sweep.run()
     (bad,) = sweep.results.look()
-    assert (bad.state, Killed.count) == ("failed", worker.DEATHS)
+    assert (bad.state, Killed.count) == ("failed", run_monitor.DEATHS)
     assert bad.sentence.startswith("ended by SIGKILL, 3 times in epoch 1; if memory was exhausted")
     take(Inside)
     sweep.run(retry=True)
@@ -182,7 +182,7 @@ def test_killed_joblib_workers_lose_nothing(text: str, tmp_path: Path, victim: s
     """If the sweep is killed, its workers start no more runs."""
     out = tmp_path / "s"
     command = command_of(tmp_path, 30, "[4]" if victim == "worker" else "[4, 5, 6, 7]")
-    # With one worker, joblib starts no process.
+    # With one run_monitor, joblib starts no process.
     process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
     runs.wait_until(lambda: runs.written(out) > 0 and bool(runs.numbers_of(out)))
     if victim == "sweep":
@@ -225,7 +225,7 @@ def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
 
 
 @linux
-def test_failed_start_of_the_nursery_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_of_the_fork_server_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "graphnet_rnn.py").write_text("raise ImportError('a broken package')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     broken = fork_server._ForkServer()

@@ -28,8 +28,8 @@ from graphnet_rnn.apps.cli import main
 from graphnet_rnn.apps.sweep import Between, Halving, Optuna, Recipe, Results, Sweep, Values
 from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.apps.sweep.results import Container
+from graphnet_rnn.apps.sweep.run_monitor import _cores, settings_of_train
 from graphnet_rnn.apps.sweep.tuner import Tuner
-from graphnet_rnn.apps.sweep.worker import _cores, settings_of_train
 from graphnet_rnn.errors import DataError, UsageError
 from tests.graphnet_rnn.apps.sweep.conftest import (
     FILES,

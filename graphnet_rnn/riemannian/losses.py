@@ -1,4 +1,4 @@
-"""Outputs: the losses of a cost, the nodes that they read, and their Hessians."""
+"""Losses: the losses of a cost, the nodes that they read, and their Hessians."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphnet.ops.surrogate import surrogates_among
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, UnitGroup
 
-__all__ = ["Carry", "Outputs", "cuts_first_axis", "hessian_of", "prediction_of"]
+__all__ = ["Carry", "Losses", "cuts_first_axis", "hessian_of", "prediction_of"]
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Carry:
     random_back: list[Node] = field(default_factory=list)
 
 
-class Outputs:
+class Losses:
     """Nodes that a cost's losses read, and the weights of the losses in the summed cost.
 
     carry: derivatives of later pieces, if the cost is that of a piece. relative: a factor on the scale, if the cost is
@@ -46,18 +46,18 @@ class Outputs:
         outer = ancestors([cost], stop=surrogates)
         self.cost, self._surrogates = cost, surrogates
         #: Losses with a Hessian.
-        self.losses = [node for node in outer if node.op.judged_input is not None]
-        if not surrogates and not self.losses:
+        self.nodes = [node for node in outer if node.op.judged_input is not None]
+        if not surrogates and not self.nodes:
             raise UsageError(
                 f"{cost.describe()} (made at {cost.origin}) has no loss, so the outputs of the net are unknown: use "
                 "gn.softmax_cross_entropy, gn.sigmoid_cross_entropy, gn.squared_error or gn.with_surrogate"
             )
         self._read_at(order)
-        slopes_of = gn.gradient(cost, [*self.losses, *surrogates])
+        slopes_of = gn.gradient(cost, [*self.nodes, *surrogates])
         #: Σ g and Σ g², g = ∂cost/∂loss.
         self.sums = [gn.add(*[gn.sum(g**k) for g in slopes_of]) for k in (1, 2)]
         #: From a mean over N cases to their sum: N; Σ g / Σ g², 0 without weights. The cost of a piece is a sum.
-        present = gn.greater(self.sums[1], 0)
+        present = gn.greater(gn.add(*[gn.sum(gn.absolute(g)) for g in slopes_of]), 0)
         self.scale = (
             gn.where(present, self.sums[0] / gn.where(present, self.sums[1], 1), 0)
             if carry is None
@@ -66,7 +66,7 @@ class Outputs:
         if relative is not None:
             self.scale = relative * self.scale
         weights = [g * self.scale for g in slopes_of]
-        self._weights = weights[: len(self.losses)]
+        self._weights = weights[: len(self.nodes)]
         #: Σ w, Σ w² and the number of losses with a weight w.
         self.spread = [
             gn.add(*[gn.sum(each) for each in parts])
@@ -91,7 +91,7 @@ class Outputs:
     @property
     def places(self) -> list[Node]:
         """Nodes that the losses read."""
-        found = [prediction_of(loss) for loss in self.losses]
+        found = [prediction_of(loss) for loss in self.nodes]
         for node, surrogate in self._surrogates.items():
             found += surrogate.places(node)
         return found
@@ -99,7 +99,7 @@ class Outputs:
     def roots(self, random: gn.RandomSource) -> dict[Node, Node]:
         """For each place a random vector whose covariance is the Hessian of the losses."""
         found: dict[Node, Node] = {}
-        for loss, g in zip(self.losses, self.weights, strict=True):
+        for loss, g in zip(self.nodes, self.weights, strict=True):
             place = prediction_of(loss)
             root = hessian_of(loss).curvature_root(g, _signs(random, place), *loss.inputs)
             found[place] = found[place] + root if place in found else root
@@ -126,7 +126,7 @@ class Outputs:
         """Diagonal of the Hessian at the pre-activations of an output group."""
         diagonals = [
             hessian_of(loss).curvature_diagonal(g, *loss.inputs)
-            for loss, g in zip(self.losses, self.weights, strict=True)
+            for loss, g in zip(self.nodes, self.weights, strict=True)
         ]
         found = []
         for each in pre_activations:
@@ -139,7 +139,7 @@ class Outputs:
         """v_iᵀ H_L u_i for each case and row of two matrices, (rows, outputs); None if no loss reads V."""
         forms, weights = [], self.weights
         for number, step in self._at.get(V, ()):
-            loss, g = self.losses[number], weights[number]
+            loss, g = self.nodes[number], weights[number]
             _, *targets = loss.inputs
             if step is not None:
                 g, targets = g[step], [t[step] for t in targets]
@@ -152,7 +152,7 @@ class Outputs:
         self._at: dict[Node, list[tuple[int, int | None]]] = {}
         #: Steps that are stacked with these nodes but that no loss reads.
         self._left_out: set[Node] = set()
-        between = set(self.losses) | set(self._surrogates)
+        between = set(self.nodes) | set(self._surrogates)
         for number, place in enumerate(self.places):
             pieces, left_out, passed = _pieces(place)
             between |= passed

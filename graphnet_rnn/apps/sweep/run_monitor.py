@@ -1,4 +1,4 @@
-"""Worker: trains a run of a sweep in its own process, on its own cores."""
+"""RunMonitor: trains a run of a sweep in its own process, on its own cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.parallel.launcher import alone
 
-__all__ = ["LOOK", "Worker", "is_wanted", "machine", "settings_of_train"]
+__all__ = ["LOOK", "RunMonitor", "is_wanted", "machine", "settings_of_train"]
 
 #: Seconds between checks of training runs.
 LOOK = 0.5
@@ -35,7 +35,7 @@ INTERRUPTED = 130
 PROGRAM = "graphnet-rnn train: "
 
 
-class Worker:
+class RunMonitor:
     """Trains runs of a sweep, one or several at a time, in threads, each in its own process."""
 
     def __init__(self, results: Results, stopped: Callable[[], bool]) -> None:
