@@ -41,7 +41,7 @@ def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) ->
             "lags holds nothing to draw; pass the result of rnn.tasks.time_lag(network), or a dict of several."
         )
     for lag in several.values():
-        if not len(lag.steps):
+        if lag.smooth > lag.log_ratios.shape[2]:
             raise DrawingError(
                 f"lags holds nothing to draw: smooth must be at most {lag.log_ratios.shape[2]}, the steps of a run; "
                 f"got {lag.smooth}. Use a smaller smooth, or more steps."
