@@ -153,7 +153,9 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
         for segments in _numbers_of_segments():
             if segments < first:
                 continue
-            found = made.setdefault(segments, function(passes_module.recomputing(segments)))
+            if segments not in made:
+                made[segments] = function(passes_module.recomputing(segments))
+            found = made[segments]
             if found.memory <= budget:
                 return found
             idle = 0 if found.memory < least else idle + 1
@@ -163,7 +165,9 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
         return None
 
     # Most often, the first number fits. Otherwise, from the smallest, so that the limit that works is the same for all.
-    found = fitting(-(-whole.memory // budget), 1) or fitting(2, 3)
+    found = fitting(-(-whole.memory // budget), 1)
+    if found is None:
+        found = fitting(2, 3)
     if found is None:
         least = min(int(f.memory) for f in made.values())
         raise BackendError(

@@ -106,9 +106,8 @@ def composed(function: Callable[..., Any]) -> type[Composed]:
         )
     own = parameters[: names.index("batch")]
     for parameter in own:
-        if parameter.name in (*HELD, "self", "seed") or hasattr(
-            Composed, parameter.name
-        ):  # Model checks the others
+        # Model checks the others.
+        if parameter.name in (*HELD, "self", "seed") or hasattr(Composed, parameter.name):
             raise UsageError(
                 f"composed: {function.__name__} has an argument {parameter.name!r}, a name that every model uses; "
                 "rename it"
