@@ -42,7 +42,6 @@ class Arena:
         start = -self._raw.ctypes.data % step
         self.bytes = self._raw[start : start + nbytes]
         self.address = self.bytes.ctypes.data
-        self.header = self.bytes[:HEADER].view(np.int64)
 
 
 #: Bytes of a huge page.
@@ -74,6 +73,8 @@ class HostProgram(CompiledProgram[S]):
     def __init__(self, schedule: S, source: Graph | None, check: bool) -> None:
         self.leaves = [node.value for node in schedule.leaves]  # held: work may have their addresses
         self._arena = Arena(schedule.arena_bytes)
+        #: A kernel that finds an error sets its first element to 1.
+        self.flag = self._arena.bytes[:HEADER].view(np.int64)
         super().__init__(schedule, source, check)
 
     def at(self, location: Location) -> Array:
@@ -88,7 +89,7 @@ class HostProgram(CompiledProgram[S]):
         return list(map(self.at, locations))
 
     def lower_flag(self) -> None:
-        self._arena.header[0] = 0
+        self.flag[0] = 0
 
     def begin(self, arrays: Sequence[Array], wanted: Sequence[int]) -> list[Array] | None:
         """Runs the sections before those that vary."""
@@ -99,9 +100,9 @@ class HostProgram(CompiledProgram[S]):
             self.lower_flag()
             self._bring(arrays)
             self._execute(0, self.schedule.fixed)
-            found = None if self._arena.header[0] else [self._results[i].copy() for i in wanted]
+            found = None if self.flag[0] else [self._results[i].copy() for i in wanted]
             self._turns.end()
         return found
 
     def fetch(self, arrays: Sequence[Array]) -> list[Array] | None:
-        return None if self._arena.header[0] else list(map(np.ndarray.copy, self._results))
+        return None if self.flag[0] else list(map(np.ndarray.copy, self._results))

@@ -152,7 +152,7 @@ class ThirdProgram(HostProgram[ProgramSchedule[list[Launch]]]):
             start = time.perf_counter()
             arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
             with np.errstate(all="ignore"):
-                exec(launch.text, {**KNOWN, **arrays, "flag": self._arena.header})
+                exec(launch.text, {**KNOWN, **arrays, "flag": self.flag})
             for node in launch.nodes:
                 spent[node] += (time.perf_counter() - start) / len(launch.nodes)
 
