@@ -23,8 +23,8 @@ from graphnet.plan.lowering import lower
 from graphnet.plan.views import Buffer, View
 
 
-class ArrayEmitter(Emitter[str]):
-    """Emitter: the code of one operation; here, NumPy's functions."""
+class ExampleEmitter(Emitter[str]):
+    """Writes the code of one operation; here, with NumPy's functions."""
 
     def number(self, value: float, dtype: Dtype) -> str:
         return f"{dtype.type.__name__}({value!r})"
@@ -64,7 +64,7 @@ def loop_text(loop: Loop, check: bool) -> str:
     for load in loop.loads:
         data, index = f"a{number}", f"a{number + (load.data is not None)}"
         number += (load.data is not None) + (load.at is not None)
-        at = f"places({index}, {load.depth}, flag)"
+        at = f"checked_index({index}, {load.depth}, flag)"
         code = {
             "plain": data, "rows": f"{data}[{at}]", "columns": f"{data}[:, {at}]",
             "one_hot": f"({at}[..., None] == arange({(0, *loop.shape)[-1]})).astype({load.dtype.str!r})",
@@ -73,10 +73,10 @@ def loop_text(loop: Loop, check: bool) -> str:
         dtypes.append(load.dtype)
     for step in loop.steps:
         sources = [f"v{s}" for s in step.sources]
-        code_of = evaluate(ArrayEmitter(), step, sources, [dtypes[s] for s in step.sources])
+        code_of = evaluate(ExampleEmitter(), step, sources, [dtypes[s] for s in step.sources])
         lines.append(f"v{len(dtypes)} = {code_of}")
         dtypes.append(step.dtype)
-    lines += [f"look_at(v{i}, flag)" for i, d in enumerate(dtypes) if check and d.kind == "f"]
+    lines += [f"check_finite(v{i}, flag)" for i, d in enumerate(dtypes) if check and d.kind == "f"]
     for k, (value, _) in enumerate(loop.stores, number):
         lines.append(f"a{k}[...] = v{value}")
     for k, reduction in enumerate(loop.reductions, number + len(loop.stores)):
@@ -89,29 +89,29 @@ def loop_text(loop: Loop, check: bool) -> str:
     return "\n".join(lines)
 
 
-SCATTER = "a2[...] = 0\nadd.at(a2{turned}, places(a1, a2{turned}.shape[0], flag), a0{turned})"
+SCATTER = "a2[...] = 0\nadd.at(a2{turned}, checked_index(a1, a2{turned}.shape[0], flag), a0{turned})"
 
 
-def places(index, size: int, flag):
-    """The index; where it is out of range, 0, and the flag is raised."""
+def checked_index(index, size: int, flag):
+    """The index; an index out of range becomes 0 and sets the flag."""
     inside = (index >= 0) & (index < size)
     flag[0] |= not inside.all()
     return np.where(inside, index, 0)
 
 
-def look_at(x, flag) -> None:
+def check_finite(x, flag) -> None:
     flag[0] |= not np.isfinite(x).all()
 
 
-#: What kernels may name.
-KNOWN = {**vars(np), "converted": converted, "places": places, "look_at": look_at, "nan": np.nan,
-         "erf": lambda x: np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)}  # fmt: skip
+#: Functions that kernels can call.
+KNOWN = {**vars(np), "converted": converted, "checked_index": checked_index, "check_finite": check_finite,
+         "nan": np.nan, "erf": lambda x: np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)}  # fmt: skip
 
 
-class Launch(NamedTuple):
-    """A job, of any class: here the code, the views (parts of buffers) that it uses, then where these lie."""
+class Kernel(NamedTuple):
+    """Code on the arrays a0, a1, ...: the views (parts of buffers) before memory is planned, the locations after."""
 
-    text: str
+    code: str
     views: Sequence[View]
     nodes: tuple[Node, ...]
     locations: Sequence[Location] = ()
@@ -121,62 +121,62 @@ class Launch(NamedTuple):
         return [view.buffer for view in self.views]
 
 
-class ThirdScheduler(Scheduler[Launch, list[Launch]]):
-    """Kernels: the jobs of each instruction."""
+class ExampleScheduler(Scheduler[Kernel, list[Kernel]]):
+    """Writes the kernels of each instruction."""
 
-    def loop(self, loop: Loop) -> list[Launch]:
-        return [Launch(loop_text(loop, self.check), loop.views, loop.nodes)]
+    def loop(self, loop: Loop) -> list[Kernel]:
+        return [Kernel(loop_text(loop, self.check), loop.views, loop.nodes)]
 
-    def products(self, products: Sequence[MatrixProduct]) -> list[Launch]:
+    def products(self, products: Sequence[MatrixProduct]) -> list[Kernel]:
         # The products of one node. a0, a1, a2 are the views, in this order.
-        return [Launch("a2[...] = a0 @ a1", (p.a, p.b, p.c), p.nodes) for p in products]
+        return [Kernel("a2[...] = a0 @ a1", (p.a, p.b, p.c), p.nodes) for p in products]
 
-    def scatter(self, scatter: Scatter) -> list[Launch]:
-        text = SCATTER.format(turned=".T" if scatter.by_columns else "")
-        return [Launch(text, (scatter.x, scatter.index, scatter.y), scatter.nodes)]
+    def scatter(self, scatter: Scatter) -> list[Kernel]:
+        code = SCATTER.format(turned=".T" if scatter.by_columns else "")
+        return [Kernel(code, (scatter.x, scatter.index, scatter.y), scatter.nodes)]
 
-    def work(self, first: int, jobs: Sequence[Launch]) -> list[Launch]:
-        # The jobs of a section (no Python in between), when all arrays have a place in memory: `location`.
-        return [job._replace(locations=list(map(self.location, job.views))) for job in jobs]
+    def work(self, first: int, jobs: Sequence[Kernel]) -> list[Kernel]:
+        # The kernels of a section (no Python in between), when all arrays have a place in memory: `location`.
+        return [each._replace(locations=list(map(self.location, each.views))) for each in jobs]
 
 
-class ThirdProgram(HostProgram[ProgramSchedule[list[Launch]]]):
-    """Launcher. A device with its own memory needs CompiledProgram instead, with `write` and `fetch`."""
+class ExampleProgram(HostProgram[ProgramSchedule[list[Kernel]]]):
+    """Runs the kernels. A device with its own memory needs CompiledProgram, with `write`, `read` and `fetch`."""
 
     def launch(self, number: int) -> None:
         self.timed_launch(number, defaultdict(float))
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
         # Adds the seconds of each node. The flag is the first word of the memory of the program.
-        for launch in self.schedule.sections[number].work:
+        for kernel in self.schedule.sections[number].work:
             start = time.perf_counter()
-            arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
+            arrays = {f"a{k}": self.at(location) for k, location in enumerate(kernel.locations)}
             with np.errstate(all="ignore"):
-                exec(launch.text, {**KNOWN, **arrays, "flag": self.flag})
-            for node in launch.nodes:
-                spent[node] += (time.perf_counter() - start) / len(launch.nodes)
+                exec(kernel.code, {**KNOWN, **arrays, "flag": self.flag})
+            for node in kernel.nodes:
+                spent[node] += (time.perf_counter() - start) / len(kernel.nodes)
 
     def stored_work(self):  # for Function.save: JSON values, and a dict of arrays; `restore` reads them
         works = [section.work for section in self.schedule.sections]
-        return {"launches": [[[x.text, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
+        return {"kernels": [[[x.code, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
 
 
-class ThirdBackend(Backend):
+class ExampleBackend(Backend):
     """Define `missing`, too, if it cannot run on every machine.
 
     A device with its own memory: set `apart`, define `place`, and `place_leaves` of the scheduler. For
     contiguous arrays, schedule in_one_piece(lower(graph)) (graphnet/plan/transfers.py).
     """
 
-    name = "third"
+    name = "example"
 
     def build(self, graph, source, threads, check, updated=None) -> Program:
-        return ThirdProgram(ThirdScheduler(lower(graph), check).schedule(), source, check)
+        return ExampleProgram(ExampleScheduler(lower(graph), check).schedule(), source, check)
 
     def restore(self, header, arrays, source=None) -> Program:
         works = [
-            [Launch(text, (), (), [Location.restored(at) for at in stored]) for text, stored in work]
-            for work in header["launches"]
+            [Kernel(code, (), (), [Location.restored(at) for at in stored]) for code, stored in work]
+            for work in header["kernels"]
         ]
         schedule = restored_schedule(header, arrays, works, source)
-        return ThirdProgram(schedule, source, False)
+        return ExampleProgram(schedule, source, False)

@@ -18,6 +18,8 @@ from tests.graphnet.ops.op_cases import BY_OP
 from tests.graphnet.testing.test_random_graphs import graphs
 from tests.tables import case
 
+NAME, MODULE = "example", "tests.graphnet.backends.minimal"
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _only_it():
@@ -25,7 +27,7 @@ def _only_it():
     with pytest.MonkeyPatch.context() as patch:
         for name in ("numba", "cuda", "cuda-tf32"):
             patch.delitem(backends.AVAILABLE, name)
-        patch.setitem(backends.AVAILABLE, "third", ("tests.graphnet.backends.minimal", "ThirdBackend"))
+        patch.setitem(backends.AVAILABLE, NAME, (MODULE, "ExampleBackend"))
         yield
 
 
@@ -49,7 +51,7 @@ def test_programs() -> None:
 
 
 def require_same(outputs, inputs, arrays, **how) -> gn.Function:
-    function = gn.compile(outputs, inputs, backend="third", **how)
+    function = gn.compile(outputs, inputs, backend=NAME, **how)
     expected = gn.compile(outputs, inputs, backend="numpy", passes=())(*arrays)
     for _ in range(2):
         require_close(function(*arrays), expected, rtol=1e-9, atol=1e-12)
@@ -71,7 +73,7 @@ def test_a_network_in_a_file_gives_the_same_bits(tmp_path) -> None:
 
 def test_again_runs_only_varying_steps() -> None:
     x, v = gn.input((3, 4), "float64"), gn.input((4,), "float64", varying=True)
-    function = gn.compile([gn.tanh(x) @ v, gn.tanh(x)], [x, v], backend="third")
+    function = gn.compile([gn.tanh(x) @ v, gn.tanh(x)], [x, v], backend=NAME)
     a, b = np.ones((3, 4)), np.arange(4.0)
     function(a, b)
     np.testing.assert_allclose(function.again(-b)[0], np.tanh(a) @ -b)
@@ -85,11 +87,11 @@ def test_ops_without_kernel_run_in_python(tmp_path) -> None:
     with pytest.raises(gn.BackendError, match="cannot be stored"):
         function.save(tmp_path / "f.gn")
     x, i = gn.input((3,), "float64", name="x"), gn.input((2,), "int64", name="i")
-    function = gn.compile([gn.take(gn.log(x), i)], [x, i], backend="third")
+    function = gn.compile([gn.take(gn.log(x), i)], [x, i], backend=NAME)
     with pytest.raises(gn.GraphnetError, match=r"out of range|out of bounds"):
         function(np.ones(3), np.array([0, 3]))
     assert function(np.ones(3), np.array([0, 2]))[0].tolist() == [0, 0]
-    checked = gn.compile([gn.log(x) * 2.0], [x], backend="third", check=True)
+    checked = gn.compile([gn.log(x) * 2.0], [x], backend=NAME, check=True)
     with pytest.raises(gn.NonFiniteError, match=r"Log.*makes NaN"):
         checked(np.array([1.0, -1.0, 1.0]))
     assert checked(np.ones(3))[0].tolist() == [0, 0, 0]

@@ -26,7 +26,7 @@ from graphnet.ops.kernel_content import content_of
 from graphnet.plan import lower
 from graphnet.plan.instructions import KernelCall
 from tests.graphnet.backends.conftest import output_of, require_close, run_at_once
-from tests.graphnet.backends.minimal import ThirdBackend
+from tests.graphnet.backends.minimal import ExampleBackend
 from tests.graphnet.backends.races import planned, races
 from tests.graphnet.ops.lattices import PathSums, Recursion
 from tests.tables import case
@@ -147,7 +147,7 @@ def test_rowwise_ops_are_native_or_run_in_python() -> None:
             assert isinstance(call, KernelCall)
             schedule = make_schedule(graph, this_machine(), 2, False)
             assert [section.host for section in schedule.sections] == [None]
-            (found,) = ThirdBackend().build(graph, graph, None, False).run(arrays)
+            (found,) = ExampleBackend().build(graph, graph, None, False).run(arrays)
             np.testing.assert_allclose(found, op.forward(*arrays), rtol=1e-12)
 
 
