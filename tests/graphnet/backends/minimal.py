@@ -103,9 +103,12 @@ def check_finite(x, flag) -> None:
     flag[0] |= not np.isfinite(x).all()
 
 
+def erf(x):
+    return np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)
+
+
 #: Functions that kernels can call.
-KNOWN = {**vars(np), "converted": converted, "checked_index": checked_index, "check_finite": check_finite,
-         "nan": np.nan, "erf": lambda x: np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)}  # fmt: skip
+KNOWN = {**vars(np), "nan": np.nan} | {f.__name__: f for f in (converted, checked_index, check_finite, erf)}
 
 
 class Kernel(NamedTuple):
