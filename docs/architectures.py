@@ -414,7 +414,9 @@ def drawings() -> dict[str, viz.Drawing]:
     """The drawing of each row that has one."""
     return {
         row.name: viz.draw(
-            row.drawn, style="compact", closed=None if isinstance(row.drawn, rnn.Network) else False
+            row.drawn,
+            style="compact",
+            closed=None if isinstance(row.drawn, rnn.Network) else row.name == "Deep autoencoder",
         )
         for row in all_rows()
         if row.drawn is not None

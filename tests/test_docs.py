@@ -245,6 +245,16 @@ def test_generated_pages_are_up_to_date(
     assert runpy.run_path(str(DOCS / f"{program}.py"))["main"]() == 0, capsys.readouterr().out
 
 
+def test_text_of_pictures_has_10_pixels_on_a_slide() -> None:
+    for path in (DOCS / "architectures").glob("*.svg"):
+        svg = path.read_text(encoding="utf-8")
+        wide, high = map(float, re.search(r'viewBox="0.00 0.00 ([\d.]+) ([\d.]+)"', svg).groups())
+        with case(path.name):
+            assert (
+                min(1600 / wide, 900 / high) * min(map(float, re.findall(r'font-size="([\d.]+)"', svg))) >= 10
+            )
+
+
 def test_training_on_arrays_guide_runs() -> None:
     trained, in_units, code = blocks_of(DOCS / "arrays_and_tables.md")
     names: dict[str, Any] = {}

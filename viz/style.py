@@ -104,7 +104,7 @@ class Style:
     #: For symbols of quantities, as in papers.
     math_font: str = "STIXGeneral,Times New Roman,Times,serif"
     font_size: int = 14
-    small_size: int = 9
+    small_size: int = 11
     edge_size: int = 13
     title_size: int = 11
 

@@ -1,4 +1,4 @@
-"""Maps of attention weights."""
+"""Attention weights, as a map or as arrows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.node import Array
 from graphnet.settings import has_items, shown
 from viz.charts.parts import plain
 from viz.errors import DrawingError, by_matplotlib
@@ -19,15 +20,18 @@ __all__ = ["attention_map"]
 
 #: Inches of a cell of the map, of the margin, and maximum of a side.
 CELL, BESIDE, MOST = 0.32, 1.2, 12.0
+#: Smaller attention has no arrow.
+LEAST = 0.01
 
 
 @by_matplotlib()
-def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
+def attention_map(shares: Any, read: Any = None, written: Any = None, arrows: bool = False) -> Chart:
     """a_ts, the attention of step t to position s: a row for each step, a column for each position, dark where it is
     large
 
     shares: array (steps, positions) with values in [0, 1], of one case, from gn.compile(u.course("attention"), ...).
-    read: labels of the positions; numbers by default. written: labels of the steps; numbers by default.
+    read: labels of the positions; numbers by default. written: labels of the steps; numbers by default. arrows: True
+    for an arrow from each position to each step, wide and dark where the attention is large, instead of a map.
     Raises DrawingError for arrays that do not fit.
 
     >>> chart = viz.attention_map([[0.9, 0.1], [0.2, 0.8]], read=["le", "chat"], written=["the", "cat"])
@@ -52,6 +56,8 @@ def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
         _names(what, given, count)
         for what, given, count in (("written", written, len(a)), ("read", read, a.shape[1]))
     ]
+    if arrows:
+        return _with_arrows(a, *names)
     height, width = (min(MOST, BESIDE + CELL * count) for count in a.shape)
     figure = Chart(width, height)
     axes = figure.subplots()
@@ -78,3 +84,29 @@ def _names(what: str, given: Sequence[Any] | None, count: int) -> list[str]:
     if len(names) != count:
         raise DrawingError(f"attention_map: {what} must be {count}, not {len(names)}.")
     return names
+
+
+def _with_arrows(a: Array, written: list[str], read: list[str]) -> Chart:
+    """Positions below, steps above, both across the whole width."""
+    from viz.charts.figure import Chart
+
+    count = max(a.shape)
+    figure = Chart(min(MOST, max(3.0, (CELL + 0.03 * max(map(len, [*written, *read]))) * count)), 3.0)
+    axes = figure.subplots()
+    axes.set_axis_off()
+    (above, below) = (np.linspace(0, 1, 2 * n + 1)[1::2] for n in a.shape)
+    for x, label in zip(above, written, strict=True):
+        axes.text(x, 1.04, label, ha="center", va="bottom", clip_on=False)
+    for x, label in zip(below, read, strict=True):
+        axes.text(x, -0.04, label, ha="center", va="top", clip_on=False)
+    for t, s in np.ndindex(a.shape):
+        share = float(np.clip(a[t, s], 0, 1))
+        if share >= LEAST:
+            look = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 6 + 6 * share}
+            axes.annotate(
+                "", (above[t], 1), (below[s], 0), zorder=share,
+                arrowprops={**look, "lw": 0.3 + 2.7 * share, "alpha": share, "color": "#1f66c1"},
+            )  # fmt: skip
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.15, 1.15)
+    return figure

@@ -24,7 +24,7 @@ DIRECTIONS = ("LR", "BT")
 #: Ranks are shared across clusters: equal operators of all time steps are at the same height.
 _ACROSS_CLUSTERS = ", newrank=true"
 #: Distance of two ranks, in inches: from left to right, and from bottom to top.
-_RANKS = {"LR": 0.42, "BT": 0.25}
+_RANKS = {"LR": 0.38, "BT": 0.25}
 _PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 

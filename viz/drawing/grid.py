@@ -21,6 +21,7 @@ __all__ = ["grid_dot"]
 _LANE = 13.0  # between edges that pass a row
 _STATE = 30.0  # between the states of one layer
 _GAP = 46.0  # between rows
+_SMALL_GAP, _MANY = 20.0, 8  # between more rows than this, so that text stays readable on a slide
 _BESIDE = 70.0  # between two pictures
 _ARROW = 6.5
 _RADIUS = 18.0
@@ -151,9 +152,10 @@ class _Grid:
 
     def row_centres(self, half: list[float]) -> list[float]:
         centres = [0.0]
+        self.gap = _GAP if len(half) <= _MANY else _SMALL_GAP
         for row in range(1, len(half)):
             fan = 5.0 * self.picture.columns if row == len(half) - 1 else 0.0
-            centres.append(centres[-1] + half[row - 1] + _GAP + fan + half[row])
+            centres.append(centres[-1] + half[row - 1] + self.gap + fan + half[row])
         return centres
 
     def frame(self, box: Box) -> Rect:
@@ -341,8 +343,8 @@ class _Grid:
         x, start = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
             end = (b.x + sign * b.w * 0.55, b.y - b.h)
-            turn = (x, end[1] - _GAP * 0.72)
-            bend = [(x, end[1] - _GAP * 0.3), (end[0], end[1] - _GAP * 0.5), end]
+            turn = (x, end[1] - self.gap * 0.72)
+            bend = [(x, end[1] - self.gap * 0.3), (end[0], end[1] - self.gap * 0.5), end]
         else:
             dy = min(0.7 * b.h, 7.0 * lane)
             reach = b.w if b.w != b.h else sqrt(max(0.0, b.w * b.w - dy * dy))
@@ -361,8 +363,8 @@ class _Grid:
             # At 0.8 of half its width an ellipse is 0.6 of half its height high.
             round_top = 0.6 if self.is_round(self.box[link.tail]) else 1.0
             start = (a.x + sign * a.w * 0.8, a.y + a.h * round_top)
-            up = a.y + a.h + _GAP * 0.72
-            bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
+            up = a.y + a.h + self.gap * 0.72
+            bend = [start, (start[0], start[1] + self.gap * 0.5), (x, up - self.gap * 0.42), (x, up)]
         return x, bend
 
     def fed_back(self, a: Rect, b: Rect) -> list[Point]:

@@ -10,8 +10,8 @@ import re
 
 __all__ = ["with_scripts"]
 
-#: Shares of the font size, as Pango draws them in PNG and PDF.
-SIZE, DOWN, UP = 0.72, 0.2, 0.36
+#: Shares of the font size; indices stay readable in a large picture on a slide.
+SIZE, DOWN, UP = 0.85, 0.2, 0.36
 
 _SHIFTED = re.compile(r'<text [^>]*? baseline-shift="(sub|super)"[^>]*>')
 _Y = re.compile(r' y="([-\d.]+)"')

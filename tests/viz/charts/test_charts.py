@@ -38,6 +38,17 @@ def test_attention_map_has_steps_as_rows_and_places_as_columns() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y"]
 
 
+def test_attention_arrows_are_wide_where_attention_is_large() -> None:
+    shares = np.array([[0.1, 0.9, 0.0], [1.0, 0.0, 0.0]])
+    (axes,) = viz.attention_map(shares, read="abc", written="xy", arrows=True).axes
+    arrows = {(text.xy[0], text.xyann[0]): text.arrow_patch for text in axes.texts if text.get_text() == ""}
+    assert sorted(arrows) == [(0.25, 1 / 6), (0.25, 0.5), (0.75, 1 / 6)]  # (step, position)
+    widths = [arrows[key].get_linewidth() for key in sorted(arrows)]
+    assert widths[0] < widths[1] < widths[2]
+    at = {text.get_text(): text.get_position()[0] for text in axes.texts}
+    assert [at[label] for label in "xyabc"] == pytest.approx([0.25, 0.75, 1 / 6, 0.5, 5 / 6])
+
+
 def test_lags_are_the_differences_and_zero_is_drawn() -> None:
     ratios = np.random.default_rng(0).normal(0.5, 0.1, (2, 3, 40))
     lags = {

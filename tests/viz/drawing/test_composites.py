@@ -83,7 +83,7 @@ def test_scripts_are_smaller_and_moved() -> None:
     text = '<text xml:space="preserve" x="15.16" y="-20.00" {}font-size="10.00" fill="#fff">1</text>'
     for kind, y in [("sub", "-18.00"), ("super", "-23.60")]:
         found = with_scripts(text.format(f'baseline-shift="{kind}" '))
-        assert found == text.format("").replace("-20.00", y).replace("10.00", "7.20"), kind
+        assert found == text.format("").replace("-20.00", y).replace("10.00", "8.50"), kind
     plain = text.format("") + '<text x="1">baseline-shift="sub"</text>'
     assert with_scripts(plain) == plain
 
