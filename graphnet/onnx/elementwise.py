@@ -74,7 +74,13 @@ def _softplus(call: Call) -> str:
     if call.dtype == np.float32:
         return call.say("Softplus", x)
     small = call.say("Exp", call.say("Neg", call.say("Abs", x)))
-    return call.say("Add", call.say("Relu", x), call.say("Log", call.say("Add", call.number(1), small)))
+    # log1p: log(u) small / (u - 1), where u = 1 + small is rounded; small if u is 1.
+    one = call.number(1)
+    u = call.say("Add", one, small)
+    rounded = call.say("Equal", u, one)
+    ratio = call.say("Div", small, call.say("Where", rounded, one, call.say("Sub", u, one)))
+    log = call.say("Where", rounded, small, call.say("Mul", call.say("Log", u), ratio))
+    return call.say("Add", call.say("Relu", x), log)
 
 
 def _power(call: Call) -> str:
@@ -83,6 +89,8 @@ def _power(call: Call) -> str:
     dtype = np.dtype("int64") if not is_float(call.dtype) else call.dtype
     if exponent == 2:
         return call.narrow(call.say("Mul", x, x))
+    if exponent == 3 and not is_float(call.dtype):
+        return call.narrow(call.say("Mul", call.say("Mul", x, x), x))
     if exponent == 0.5 and is_float(call.dtype):
         return call.say("Sqrt", x)
     if isinstance(exponent, Size):

@@ -18,7 +18,8 @@ def with_missing(x: Any, fill: Any = None, lengths: Any = None) -> Array:
     """Fills in NaN and appends a mask, 1 where a value is present: (..., width) becomes (..., 2 width)
 
     x: floats, NaN where a value is missing. fill: the value for NaN, a number or one for each column, (width,); default
-    None, the mean of the column. For other data than the training data, pass the means of these: np.nanmean(x, (0, 1)).
+    None, the mean of the column. For other data than the training data, pass the means of these, without the padding:
+    np.nanmean(x, (0, 1), where=data.inside()[..., None]), with data = rnn.data.Sequences(x, t, lengths).
     lengths: number of time steps of each case, for x of shape (time, cases, width). The mean leaves out the padding,
     which becomes missing values. Default None, no padding.
     Source: Lipton, Kale & Wetzel 2016, 3.2.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +19,6 @@ __all__ = ["Scaling"]
 #: Means and standard deviations, one number for each column.
 Pair: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
-NONE: Mapping[int, int] = MappingProxyType({})
 #: Minimum deviation: its square is still a normal float32.
 LEAST = 1e-18
 
@@ -53,15 +50,16 @@ class Scaling:
                 object.__setattr__(self, name, _checked(f"Scaling: {name}", given))
 
     @classmethod
-    def of(cls, data: Sequences, columns: Columns | None = None) -> Scaling:
+    def of(cls, data: Sequences, columns: Columns | None = None, masked: bool = False) -> Scaling:
         """Measures means and standard deviations over all time steps of all cases; of targets, only where the weight is
         above 0
 
         data: the training data, rnn.data.Sequences. columns: those of its table, so that empty cells are left out.
+        masked: True for inputs from rnn.data.with_missing, so that missing values are left out.
 
-        Rounded to nine digits. Symbols, classes, labels and columns of zeros and ones are not scaled. NaN and infinity
-        are ignored. The deviation is set to 1 if it is less than a millionth of the mean or 1e-18, below the resolution
-        of float32.
+        Rounded to nine digits. Symbols, classes, columns of zeros and ones, and labels padded with -1 are not scaled.
+        NaN and infinity are ignored. The deviation is set to 1 if it is less than a millionth of the mean or 1e-18,
+        below the resolution of float32. Raises UsageError for other data.
         """
         if not isinstance(data, Sequences):
             raise UsageError(
@@ -70,11 +68,20 @@ class Scaling:
         x, t = data.inputs, data.targets
         if not isinstance(columns, Columns | None):
             raise UsageError(f"Scaling.of: columns must be those of a Table, not {shown(columns)}")
-        indicators = {} if columns is None else indicators_of(columns)
-        # Integer targets of whole cases may be labels.
-        numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and t.dtype.kind == "f"
+        measured = np.broadcast_to(data.inside()[..., None], x.shape).copy() if x.ndim == 3 else np.array(False)
+        if columns is not None:
+            for k, empty in indicators_of(columns).items():
+                measured[..., k] &= x[..., empty] == 0
+        if masked:
+            width = x.shape[-1] // 2
+            if x.ndim != 3 or x.shape[-1] % 2 or not np.isin(x[..., width:], (0, 1)).all():
+                raise UsageError(
+                    "Scaling.of: masked needs inputs from rnn.data.with_missing, values and then masks"
+                )
+            measured[..., :width] &= x[..., width:] == 1
+        numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and not _are_labels(t)
         return cls(
-            _measured(x, data.inside(), indicators) if x.ndim == 3 else None,
+            _measured(x, measured) if x.ndim == 3 else None,
             _measured(t, data.target_weights() > 0) if numbers else None,
         )
 
@@ -108,19 +115,20 @@ def _checked(name: str, given: Any) -> Pair:
     return means, deviations
 
 
-def _measured(values: Array, there: Array, indicators: Mapping[int, int] = NONE) -> Pair | None:
-    """Mean and deviation of each column where the mask is True; None if no column is scaled.
+def _are_labels(targets: Array) -> bool:
+    """True for integers with -1 at the ends of rows, as padding of label sequences."""
+    if targets.dtype.kind not in "iu" or targets.shape[1] < 2 or targets.min(initial=0) != -1:
+        return False
+    return bool((np.diff((targets >= 0).astype(np.int8), axis=1) <= 0).all())
 
-    indicators: columns that are 1 where the values of another column are filled in.
-    """
+
+def _measured(values: Array, there: Array) -> Pair | None:
+    """Mean and deviation of each column where the mask is True; None if no column is scaled."""
     if values.dtype.kind not in "biuf":
         return None
     means, deviations = [], []
     for k in range(values.shape[-1]):
-        known = there[..., k] if there.ndim == values.ndim else there
-        if k in indicators:
-            known = known & (values[..., indicators[k]] == 0)
-        column = values[..., k][known].astype(np.float64)
+        column = values[..., k][there[..., k]].astype(np.float64)
         column = column[np.isfinite(column)]
         mean, deviation = 0.0, 1.0
         if not np.isin(column, (0, 1)).all():

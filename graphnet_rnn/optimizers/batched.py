@@ -6,6 +6,7 @@ results.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -103,16 +104,21 @@ class BatchedObjective:
         """Sets the batches, until the next feed.
 
         gradient: batches of the gradient, each a sequence of arrays.
-        curvature: by default the gradient's first batch.
+        curvature: by default the gradient's first batch with a weight above 0.
         loss: batches for the reduction ratio and line searches; by default those of the curvature.
         weights: weight of each gradient batch in the mean, e.g. the sum of its cases' weights; default all 1. The
         batches of the curvature and the loss must then be among the gradient's.
+        Raises UsageError for batches or weights that do not fit.
         """
         placed: dict[int, Batch] = {}
         if weights is not None and len(weights) != len(gradient):
             raise UsageError(
                 f"BatchedObjective.feed: weights must be one number for each of the {len(gradient)} batches of the "
                 f"gradient, not {len(weights)}"
+            )
+        if weights is not None and not all(0 <= weight < math.inf for weight in weights):
+            raise UsageError(
+                f"BatchedObjective.feed: weights must be finite, and at least 0, not {shown(list(weights))}"
             )
         weight_of = {} if weights is None else dict(zip(map(id, gradient), map(float, weights), strict=True))
         originals: list[list[Batch]] = []
@@ -130,12 +136,12 @@ class BatchedObjective:
             return found
 
         self.gradient_batches = listed("gradient", gradient)
-        self.curvature_batches = (
-            self.gradient_batches[:1] if curvature is None else listed("curvature", curvature)
-        )
+        if curvature is None:
+            first = 0 if weights is None else int(np.argmax(np.asarray(weights) > 0))
+            curvature = gradient[first : first + 1]
+        self.curvature_batches = listed("curvature", curvature)
         self.loss_batches = self.curvature_batches if loss is None else listed("loss", loss)
         self._weighted = weights is not None
-        curvature = gradient[:1] if curvature is None else curvature
         of_loss = curvature if loss is None else loss
         if weights is not None and not weight_of.keys() >= {id(batch) for batch in (*curvature, *of_loss)}:
             raise UsageError(

@@ -40,6 +40,7 @@ from graphnet_rnn.training.cases import (
     shares,
     weighed,
     weight_of,
+    with_unused_targets_filled,
 )
 from graphnet_rnn.training.scores import confusion_of, errors_of, f1_of
 from graphnet_rnn.training.state import digest_of
@@ -130,7 +131,7 @@ class Arrays(BatchesOfCases):
             whole = inputs
         else:
             whole = named_sequences("Arrays", inputs, targets, lengths, weights, judged_by_step(network))
-        train, kept = self._divided(fitting(network, whole), valid)
+        train, kept = self._divided(self._fitting(whole), valid)
         if self.balanced:
             train = self._balanced(train)
         parts = [train] if kept is None else [train, kept]
@@ -162,6 +163,11 @@ class Arrays(BatchesOfCases):
 
     # -- cases ---------------------------------------------------------------------------------
 
+    def _fitting(self, given: Sequences) -> Sequences:
+        found = fitting(self.model, given)
+        own = self.loss is not None and found.targets.dtype.kind == "f"
+        return with_unused_targets_filled(found) if own else found
+
     def _divided(self, whole: Sequences, valid: Any) -> tuple[Sequences, Sequences | None]:
         if valid is None:
             return whole, None
@@ -171,7 +177,7 @@ class Arrays(BatchesOfCases):
                     raise UsageError("Arrays: valid must be (inputs, targets), or (inputs, targets, weights)")
                 x, t, w = (*valid, None)[:3]
                 valid = named_sequences("Arrays: valid", x, t, None, w, judged_by_step(self.model))
-            return whole, self._like(whole, fitting(self.model, valid))
+            return whole, self._like(whole, self._fitting(valid))
         first, last = divided("Arrays", valid, len(whole), whole.series)
         return whole.chosen(first), whole.chosen(last) if len(last) else None
 

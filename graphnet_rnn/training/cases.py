@@ -24,6 +24,7 @@ from graphnet_rnn.network.running import checked_floats, inputs_and_lengths
 
 __all__ = [
     "filled", "fitting", "is_ragged", "judged_by_step", "kind_of_weights", "of_time", "shares", "weighed", "weight_of",
+    "with_unused_targets_filled",
 ]  # fmt: skip
 
 
@@ -53,18 +54,27 @@ def filled(cases: Sequences, which: Array, size: int) -> Sequences:
 def of_time(cases: Sequences, time: int) -> Sequences:
     """Cuts or pads the arrays to `time` steps, enough for all cases."""
 
-    def fitted(array: Array, of_steps: bool = True) -> Array:
+    def fitted(array: Array, of_steps: bool, like: Array) -> Array:
         if not of_steps or len(array) == time:
             return array
-        missing = max(0, time - len(array))
-        return np.concatenate([array[:time], np.zeros((missing, *array.shape[1:]), array.dtype)])
+        return np.concatenate([array[:time], np.resize(like, (max(0, time - len(array)), *array.shape[1:]))])
 
+    x, t, w = cases.inputs, cases.targets, _weights(cases)
     return changed(
         cases,
-        inputs=fitted(cases.inputs),
-        targets=fitted(cases.targets, bool(cases.by_step)),
-        weights=fitted(_weights(cases), bool(weights_axis(cases))),
+        inputs=fitted(x, True, np.zeros_like(x[:1])),
+        targets=fitted(t, bool(cases.by_step), t[-1:]),
+        weights=fitted(w, bool(weights_axis(cases)), np.zeros_like(w[:1])),
     )
+
+
+def with_unused_targets_filled(cases: Sequences) -> Sequences:
+    """Replaces targets of weight 0 by one that counts: a loss may be infinite at 0, and 0 · inf is NaN."""
+    there = cases.target_weights() > 0
+    t = cases.targets.copy()
+    for column, counts in zip(np.moveaxis(t, -1, 0), np.moveaxis(there, -1, 0), strict=True):
+        column[~counts] = column[counts][0] if counts.any() else 0
+    return changed(cases, targets=t)
 
 
 def shares(cases: Sequences, unscored: int) -> Array:
@@ -125,6 +135,12 @@ def fitting(network: Network, given: Sequences) -> Sequences:
         w = checked_floats("Arrays: weights", w, network.dtype)
         if w.min() < 0:
             raise DataError(f"Arrays: weights must be at least 0; the least is {w.min():g}")
+        largest = float(np.max(np.asarray(given.weights)))
+        if 0 < largest < (least := np.finfo(network.dtype).tiny / np.finfo(network.dtype).eps):
+            raise DataError(
+                f"Arrays: the largest weight is {largest:.3g}; below {least:.3g}, {network.dtype} rounds weights. "
+                "Multiply all weights by one number"
+            )
         there = w > 0 if w.ndim > 1 or not by_step else (w > 0)[None]
         there = there.reshape(*there.shape, *[1] * (t.ndim - there.ndim))
         if t.dtype.kind == "u":

@@ -27,7 +27,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.online.dynamic import DynamicEvaluation
 from graphnet_rnn.optimizers.first_order import SGD
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import amount, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
 from graphnet_rnn.training.cases import judged_by_step
@@ -300,4 +300,5 @@ def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Eva
         raise UsageError(
             f"--dynamic reads the text in its order, in one lane; leave --lanes {options.lanes} out"
         )
-    return DynamicEvaluation(network, SGD(options.dynamic), **given)
+    rate = amount("--dynamic", options.dynamic, above_zero=True)
+    return DynamicEvaluation(network, SGD(rate), **given)

@@ -235,3 +235,13 @@ def test_scatters_of_empty_arrays(runtime: Any, tmp_path: Path) -> None:
             None, {"x": np.zeros(shape, "float32")}
         )
         np.testing.assert_array_equal(found, np.zeros((4, shape[1]), "float32"))
+
+
+def test_softplus_and_powers_keep_all_digits(runtime: Any, tmp_path: Path) -> None:
+    x, i = gn.input((3,), "float64", name="x"), gn.input((1,), "int64", name="i")
+    gn.export_onnx({"y": gn.softplus(x), "z": gn.power(i, 3)}, tmp_path / "f.onnx", {"x": x, "i": i})
+    session = runtime.InferenceSession(tmp_path / "f.onnx")
+    at = np.array([-40.0, -20.0, 3.0])
+    y, z = session.run(None, {"x": at, "i": np.array([2097001])})
+    np.testing.assert_allclose(y, np.log1p(np.exp(at)), rtol=1e-14)
+    assert z.tolist() == [2097001**3]

@@ -82,6 +82,16 @@ def test_means_and_deviations_ignore_padding_and_missing_targets() -> None:
     np.testing.assert_allclose(found.outputs, [counted.mean(axis=0), counted.std(axis=0)], rtol=1e-8)
     whole = Sequences(X, np.arange(96).reshape(6, 8, 2))
     np.testing.assert_allclose(Scaling.of(whole).outputs[0], [47, 48])
+    some = np.where(RANDOM.random(RAW.shape) < 0.7, np.nan, RAW)
+    filled_in = Sequences(rnn.data.with_missing(some, lengths=lengths), T, lengths)
+    some[~inside] = np.nan
+    means, deviations = np.array(Scaling.of(filled_in, masked=True).inputs)[:, : RAW.shape[2]]
+    np.testing.assert_allclose(means, np.nanmean(some, (0, 1)), rtol=1e-8)
+    np.testing.assert_allclose(deviations, np.nanstd(some, (0, 1)), rtol=1e-8)
+    numbers = np.random.default_rng(0).integers(400, 600, (8, 2))
+    assert Scaling.of(Sequences(X, numbers)) == Scaling.of(Sequences(X, 1.0 * numbers))
+    spelled = np.where(np.arange(2) < [[1], [2], [2], [1], [0], [2], [2], [1]], numbers, -1)
+    assert Scaling.of(Sequences(X, spelled)).outputs is None
     # What is wrong with these rnn.Arrays says.
     odd = np.array([1.0, np.nan, np.inf, 3.0, 1e300, -1e300]).reshape(6, 1, 1)
     assert Scaling.of(Sequences(odd, odd)) == Scaling()
@@ -142,6 +152,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (lambda: Scaling(([1], [0])), UsageError, "a deviation must be a finite number > 0"),
         (lambda: Scaling(([1, 2], [1])), UsageError, "got 2 means and 1 deviations"),
         (lambda: Scaling.of(X), UsageError, r"rnn.data.Sequences\(x, t\)"),
+        (lambda: Scaling.of(Sequences(X, T), masked=True), UsageError, "masked needs inputs from rnn.data.with_m"),
         (
             lambda: rnn.Network([rnn.GRU(2)], 1, 2, reads="vectors", scaling=Scaling(([1e300], [1]))),
             UsageError,

@@ -330,3 +330,14 @@ def test_final_loss_is_that_of_all_batches() -> None:
         with case(optimizer):
             result = rnn.minimize(batched, optimizer, steps=30)
             assert result.loss == pytest.approx(((result.theta - data) ** 2).mean())
+
+
+def test_batches_of_weight_0_have_no_curvature() -> None:
+    w, x = gn.parameter(np.zeros(1), name="w"), gn.input((2,), "float64", name="x")
+    batched = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x]))
+    batches = [(np.array([0.0, 1.0]),), (np.array([4.0, 5.0]),)]
+    batched.feed(batches, weights=[0, 1])
+    assert rnn.minimize(batched, rnn.HessianFree(), steps=30).theta == pytest.approx(4.5, abs=1e-4)
+    for weights in ([-1, 1], [np.nan, 1], [np.inf, 1]):
+        with case(weights), pytest.raises(UsageError, match="weights must be finite, and at least 0"):
+            batched.feed(batches, weights=weights)

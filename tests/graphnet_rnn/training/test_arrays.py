@@ -607,6 +607,29 @@ def test_custom_losses_are_weighted_like_built_in_ones(tmp_path: Path) -> None:
             np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-4, atol=1e-6)
 
 
+def test_custom_losses_may_be_infinite_at_0() -> None:
+    """Missing targets and padding do not make them NaN."""
+    generator = np.random.default_rng(0)
+    x, t = generator.normal(size=(4, 3, 1)), np.exp(generator.normal(size=(4, 3, 1)))
+    there = np.arange(4)[:, None, None] < np.array([4, 2, 3])[:, None]
+    missing = np.where(there, t, np.nan)
+    for loss, by_hand in (
+        (lambda o, t: gn.absolute(o - t) / t, lambda o, t: np.abs(o - t) / t),
+        (lambda o, t: gn.squared_error(o, gn.log(t)), lambda o, t: (o - np.log(t)) ** 2),
+    ):
+        losses = []
+        for targets, how in (
+            (missing, {"weights": there}),
+            (t, {"lengths": [4, 2, 3], "weights": there[..., 0]}),
+        ):
+            net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared", dtype="float64")
+            problem = rnn.Arrays(net, x, targets, valid=(x, targets, there), loss=loss, **how)
+            cost, gradient = problem.feed(0, 0).gradient(net.theta.copy())
+            assert np.isfinite(gradient).all()
+            losses += [cost, problem.validate()]
+        np.testing.assert_allclose(losses, by_hand(rnn.run(net, x)[0], t)[there].mean(), rtol=1e-9)
+
+
 def test_custom_loss_is_part_of_the_run_identity(tmp_path: Path) -> None:
     x, t = np.random.default_rng(0).standard_normal((2, 6, 12, 2)).astype("f4")
     net = rnn.Network([rnn.GRU(3)], 2, 2, "squared")
@@ -651,3 +674,5 @@ def test_weights_with_infinite_sum_are_rejected() -> None:
     network = rnn.Network([rnn.GRU(4)], INPUTS, OUTPUTS, loss="squared")
     with pytest.raises(DataError, match=r"the weights of the cases to train on sum to .*above .* of float32"):
         rnn.Arrays(network, x, t, weights=WEIGHTS * 5e37, valid=0.2)
+    with pytest.raises(DataError, match=r"the largest weight is .*e-40; .*Multiply all weights"):
+        rnn.Arrays(network, x, t, weights=WEIGHTS * 1e-40, valid=0.2)

@@ -213,7 +213,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("{option} must be a whole number >= 1, not {value}", "--lanes 0",
             "--length 0 --colour"),
         ("in one lane; leave --lanes 3 out", "--lanes 3 --dynamic 0.1"),
-        ("rate must be", "--dynamic 0", "--dynamic inf"),
+        ("{option} must be .*0, not {value}", "--dynamic 0", "--dynamic inf"),
         ("leave --dynamic out", "--dynamic 0.1 --colour"),
         ("{option} needs --dynamic", "--dynamic-time 5", "--dynamic-decay 0.1"),
         ("unrolling over 99,999,999 steps makes about .* would take", "--dynamic-time 99999999 --dynamic 0.1"),
@@ -347,6 +347,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
     ],
     "debag": [
         ("the network must have a vocabulary", "debag vectors.safetensors text.txt"),
+        ("exists and is not a .jsonl file of this program", "--out run/history.jsonl"),
         ("has .* passages of 7, not 99,999", "--bags 99999"),
         ("{option} must be at most 9, not {value}", "--words 10"),
         ("{option} must be a whole number >= 1", "--context 0", "--beam 0"),
