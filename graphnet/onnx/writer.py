@@ -54,7 +54,8 @@ class Writer:
     # -- nodes and constants -----------------------------------------------------------------
 
     def unique(self, hint: str) -> str:
-        """Returns an unused name."""
+        """Returns an unused name. Raises UsageError if it is not valid Unicode."""
+        _require_unicode(hint)
         names, name, count = self.main._names, hint, 1
         while name in names:
             count += 1
@@ -181,10 +182,17 @@ class Writer:
             producer_version=__version__,
             doc_string=described,
         )
+        for text in (*metadata, *metadata.values()):
+            _require_unicode(text)
         if metadata:
             helper.set_model_props(model, dict(metadata))
         content: bytes = model.SerializeToString(deterministic=True)
         return content
+
+
+def _require_unicode(text: str) -> None:
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError(f"export_onnx: {text!r} is not valid Unicode; give another name or text")
 
 
 def _names_in(node: Any) -> set[str]:

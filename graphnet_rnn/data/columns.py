@@ -406,9 +406,9 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
                 date.astimezone(UTC).replace(tzinfo=None) if date and date.tzinfo else date for date in read
             ]
             found = np.array(utc, "M8[us]")
-    missing = np.isnat(found) if found.dtype.kind == "M" else np.isnan(found)
+    missing = np.isnat(found) if found.dtype.kind == "M" else ~np.isfinite(found)
     if missing.any():
-        raise frame.error(int(missing.argmax()), name, ", but each row must have a time")
+        raise frame.error(int(missing.argmax()), name, ", but each row must have a finite time")
     return found, zoned
 
 

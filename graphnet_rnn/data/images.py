@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +68,8 @@ def _arrays(path: Path, array: str | None) -> dict[str, Array]:
 
 
 def _chosen(path: Path, names: list[str], array: str | None) -> list[str]:
-    fitting = sorted(name for name in names if array is None or fnmatchcase(name, array))
+    pattern = None if array is None else ".*".join(map(re.escape, array.split("*")))
+    fitting = sorted(name for name in names if pattern is None or re.fullmatch(pattern, name, re.DOTALL))
     if not fitting or (array is None and len(fitting) > 1):
         which = "no array" if array is None else f"no array {shown(array)}"
         some = f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"

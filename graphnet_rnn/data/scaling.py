@@ -68,7 +68,9 @@ class Scaling:
         x, t = data.inputs, data.targets
         if not isinstance(columns, Columns | None):
             raise UsageError(f"Scaling.of: columns must be those of a Table, not {shown(columns)}")
-        measured = np.broadcast_to(data.inside()[..., None], x.shape).copy() if x.ndim == 3 else np.array(False)
+        measured = (
+            np.broadcast_to(data.inside()[..., None], x.shape).copy() if x.ndim == 3 else np.array(False)
+        )
         if columns is not None:
             for k, empty in indicators_of(columns).items():
                 measured[..., k] &= x[..., empty] == 0

@@ -97,6 +97,11 @@ def from_torch(
     weight, bias, names = find_output(tensors, part, output_prefix, used)
     if prefix is None or output_prefix is None:
         refuse_others(tensors, used | names, part, embedding_prefix)
+    for name in sorted(used | names):
+        if not np.isfinite(tensors[name]).all():
+            raise DataError(
+                f"from_torch: {name} has weights that are NaN or infinite; use an earlier checkpoint"
+            )
     network = Network(
         [part.cell() for _ in range(part.layers)],
         part.inputs,

@@ -180,13 +180,17 @@ class Entry:
             self.seconds = (0.0 if anew else self.seconds) + _number(
                 self.run / "timing.jsonl", row.get("seconds", 0)
             )
+        epochs = _number(self.folder / ENDED, ended.get("epochs", 0))
+        if self.state == "done" and self.epochs < epochs:
+            raise DataError(f"{self.run / 'history.jsonl'} has only {self.epochs} of {epochs:g} epochs")
         if self.state not in ENDS:
             self.state = "begun" if self.run.exists() else "waiting"
 
     def end(self, state: str, sentence: str = "") -> None:
         """Writes the final state, "done", "cut" or "failed", and the reason (`sentence`)."""
         assert state in ENDS
-        _write_json(self.folder / ENDED, {"state": state, "sentence": sentence})
+        self.look()
+        _write_json(self.folder / ENDED, {"state": state, "sentence": sentence, "epochs": self.epochs})
         self.state, self.sentence = state, sentence
 
     def try_again(self) -> None:

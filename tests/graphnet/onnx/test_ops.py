@@ -206,6 +206,7 @@ UNSAID: list[tuple[Any, Any, str]] = [
     (lambda batch: X, None, "must return a tuple of outputs and inputs"),
     (of_batch(gn.tanh), [X], "leave inputs= out"),
     ({3: X}, None, "names in outputs must be str, not 3"),
+    ({"\ud800": X}, None, r"'\\ud800' is not valid Unicode"),
     (3, None, "outputs: 3 of type int is not a node"),
 ]  # fmt: skip
 

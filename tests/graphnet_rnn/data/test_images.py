@@ -51,6 +51,11 @@ def test_idx(tmp_path: Path) -> None:
             np.testing.assert_array_equal(read_images(put(tmp_path / "n", idx(numbers, kind))), numbers)
 
 
+def test_only_a_star_is_a_wildcard(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **{"a[1]": BYTES[:2], "a1": BYTES[2:]})
+    assert len(read_images(tmp_path / "a.npz", "a[1]")) == 2
+
+
 def test_arrays_of_numpy_and_matlab(tmp_path: Path) -> None:
     """Bytes and floats, rows and columns, one array and several by a *."""
     faces = np.random.default_rng(1).standard_normal((12, 7))  # pixels first, as the source's faces are
@@ -63,6 +68,8 @@ def test_arrays_of_numpy_and_matlab(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read_images(path, "faces", 12), faces.T.astype(np.float32))
         np.testing.assert_array_equal(read_images(path, "faces"), faces.astype(np.float32))
         assert read_images(path, "faces", 12).flags.c_contiguous
+        with pytest.raises(DataError, match=r"no array 'train\?'"):
+            read_images(path, "train?")
         for array, pixels, said in (
             (None, None, r"has several arrays; name one, or several with a \* .*, of .*faces"),
             ("test", None, "has no array 'test'; name one"),

@@ -301,6 +301,11 @@ def test_invalid_tables_are_rejected() -> None:
         ),
         "target alone": ({"y": y}, Choice(targets="y"), "no column is left .*horizon"),
         "an unknown category": ({"x": y, "y": y}, Choice("x", "y", categories="z"), "no column 'z'"),
+        "an infinite time": (
+            {"t": [0, 1, np.inf, 3], "y": y[:4]},
+            Choice(targets="y", time="t", horizon=1),
+            "finite",
+        ),
         "two roles": ({"x": y, "y": y}, Choice("x", "y", time="x"), "only one role"),
     }
     for name, (columns, choice, said) in odd.items():

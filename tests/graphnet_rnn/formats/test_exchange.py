@@ -273,6 +273,13 @@ def test_torch_round_trip_keeps_the_network(tmp_path: Path, kind: str) -> None:
             np.testing.assert_array_equal(got, np.broadcast_to(total, got.shape))
 
 
+def test_weights_that_are_not_finite_are_rejected() -> None:
+    tensors = state_dict("GRU")
+    tensors["rnn.weight_hh_l0"][1, 2] = np.nan
+    with pytest.raises(DataError, match="weight_hh_l0 has weights that are NaN or infinite"):
+        from_torch(tensors)
+
+
 def test_gate_order_matches_torch() -> None:
     """The rows of gate j have the value j, so the check does not depend on this module's order."""
     for kind, letters in (("LSTM", "ifgo"), ("GRU", "rzn"), ("RNN", "h")):

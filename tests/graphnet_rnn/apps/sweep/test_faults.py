@@ -258,6 +258,21 @@ def test_damaged_runs_do_not_hide_others(text: str, tmp_path: Path) -> None:
             assert f"/{name}" in report(results)
 
 
+def test_finished_runs_have_all_their_epochs(text: str, tmp_path: Path) -> None:
+    first, second = Results(recipe(text, 2), tmp_path / "s").entries
+    row = '{"event": "epoch", "epoch": %d, "valid_bits": 2.0, "seconds": 1.0}\n'
+    for entry in (first, second):
+        entry.run.mkdir(parents=True)
+        (entry.run / "history.jsonl").write_text(row % 1 + row % 2, encoding="utf-8")
+        entry.end("done")
+    for left in (row % 1, "", "zzz\n"):
+        (first.run / "history.jsonl").write_text(left, encoding="utf-8")
+        results = Results(None, tmp_path / "s")
+        assert [entry.state for entry in results.look()] == ["failed", "done"]
+        assert re.search(r"history.jsonl has only \d of 2 epochs; remove .*0000", results.entries[0].sentence)
+        assert [found.known for found in results.best()] == [1]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
 def test_pipes_and_devices_do_not_block(text: str, tmp_path: Path) -> None:
     makers = (os.mkfifo, lambda path: os.symlink("/dev/zero", path))
