@@ -143,6 +143,7 @@ class Entry:
                     self._look()
             except DataError as error:  # affects only this run
                 self._damage = f"{str(error).rstrip('.')}; remove {self.folder} to train it again"
+                self.values, self.training = [], []
             if self._damage:
                 self.state, self.sentence = "failed", self._damage
 
