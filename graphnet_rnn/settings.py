@@ -68,8 +68,20 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
+class _SignatureOfInit:
+    """Signature of a class: that of __init__. Before Python 3.11.4, inspect.signature prefers an inherited __new__."""
+
+    def __get__(self, instance: object, owner: Any) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("__signature__")
+        found = inspect.signature(owner.__init__)
+        return found.replace(parameters=list(found.parameters.values())[1:])
+
+
 class NamedArguments:
     """Mixin: an argument that does not exist raises TypeError, with the name of such an argument here."""
+
+    __signature__ = _SignatureOfInit()
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
         known = _arguments_of(cls) if given else ()
@@ -84,7 +96,7 @@ class NamedArguments:
 
 def _arguments_of(cls: type) -> tuple[str, ...]:
     """Names of the arguments; () if any name is one."""
-    _, *found = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    found = inspect.signature(cls).parameters.values()
     return () if any(each.kind is each.VAR_KEYWORD for each in found) else tuple(each.name for each in found)
 
 

@@ -19,9 +19,6 @@ __all__ = ["Scaling"]
 #: Means and standard deviations, one number for each column.
 Pair: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
-#: Minimum deviation: its square is still a normal float32.
-LEAST = 1e-18
-
 
 @dataclass(frozen=True)
 class Scaling:
@@ -58,8 +55,8 @@ class Scaling:
         masked: True for inputs from rnn.data.with_missing, so that missing values are left out.
 
         Rounded to nine digits. Symbols, classes, columns of zeros and ones, and labels padded with -1 are not scaled.
-        NaN and infinity are ignored. The deviation is set to 1 if it is less than a millionth of the mean or 1e-18,
-        below the resolution of float32. Raises UsageError for other data.
+        NaN and infinity are ignored. The deviation is set to 1 if it is less than a millionth of the mean, below the
+        resolution of float32. Raises UsageError for other data.
         """
         if not isinstance(data, Sequences):
             raise UsageError(
@@ -139,7 +136,7 @@ def _measured(values: Array, there: Array) -> Pair | None:
         if not math.isfinite(deviation):
             mean, deviation = 0.0, 1.0
         means.append(mean)
-        deviations.append(deviation if deviation > max(1e-6 * abs(mean), LEAST) else 1.0)
+        deviations.append(deviation if deviation > 1e-6 * abs(mean) else 1.0)
     return (tuple(means), tuple(deviations)) if any(means) or set(deviations) != {1.0} else None
 
 

@@ -88,6 +88,9 @@ def test_means_and_deviations_ignore_padding_and_missing_targets() -> None:
     means, deviations = np.array(Scaling.of(filled_in, masked=True).inputs)[:, : RAW.shape[2]]
     np.testing.assert_allclose(means, np.nanmean(some, (0, 1)), rtol=1e-8)
     np.testing.assert_allclose(deviations, np.nanstd(some, (0, 1)), rtol=1e-8)
+    np.testing.assert_allclose(
+        Scaling.of(Sequences(1e-25 * X, T)).inputs[1], 1e-25 * X.std((0, 1)), rtol=1e-8
+    )
     numbers = np.random.default_rng(0).integers(400, 600, (8, 2))
     assert Scaling.of(Sequences(X, numbers)) == Scaling.of(Sequences(X, 1.0 * numbers))
     spelled = np.where(np.arange(2) < [[1], [2], [2], [1], [0], [2], [2], [1]], numbers, -1)
