@@ -109,7 +109,8 @@ class _ProductJob(InstructionJob):
 def pack_record(context: RecordContext, b: View, panels: int, width: int, rows: int = 0) -> Record:
     """Packs all of b at the address `panels`. rows: length of a panel (that of b if 0)."""
     inner, columns = b.shape
-    kernel = PackKernel(llvm_type(b.dtype), context.vector_bytes, width, columns % width, b.strides[1] == 1)
+    unit = "n" if b.strides[1] == 1 else "k" if b.strides[0] == 1 else ""
+    kernel = PackKernel(llvm_type(b.dtype), context.vector_bytes, width, columns % width, unit)
     words = (
         context.address(b),
         panels,

@@ -58,19 +58,22 @@ def test_products_of_all_sizes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 @both
 def test_products_with_a_parameter(dtype: str) -> None:
-    """W is packed once; its value may change between runs."""
-    sizes = [(1, 1), (3, 17), (9, 48), (33, 49), (100, 31), (16, 100)]
+    """W is packed once, also transposed; its value may change between runs."""
+    sizes = [(1, 1), (3, 17), (9, 48), (33, 49), (100, 31), (16, 100), (50, 300)]
     for rows, (inner, columns) in itertools.product((1, 2, 7, 8, 9, 17, 49), sizes):
         W = gn.parameter(matrix(inner, columns, dtype))
+        V = gn.parameter(W.value.T.copy())
         x = gn.input((rows, inner), dtype)
-        function = gn.compile([x @ W, gn.tanh(x) @ W], [x])
+        function = gn.compile([x @ W, gn.tanh(x) @ W, x @ V.T, gn.tanh(x) @ V.T], [x])
         array = matrix(rows, inner, dtype)
         for _ in range(2):
             found = function(array)
             require_product(found[0], array, W.value)
+            np.testing.assert_array_equal(found[2:], found[:2])
             # tanh is rounded before the product: the tolerance of one more rounding.
             np.testing.assert_allclose(found[1], np.tanh(array) @ W.value, rtol=0, atol=inner * 1e-5)
             W.value = W.value[::-1].copy()
+            V.value = W.value.T.copy()
 
 
 WAYS = {

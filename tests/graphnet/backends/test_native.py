@@ -134,3 +134,25 @@ def test_storing_errors_name_a_remedy(tmp_path) -> None:
         function = gn.compile(build(x), [x], **settings)
         with pytest.raises(gn.BackendError, match=f"test_native.py.*{remedy}"):
             function.save(tmp_path / "function")
+
+
+def test_results_of_earlier_calls_do_not_change() -> None:
+    """Large results: the array of an earlier call is used again only if nothing refers to it any more."""
+    x = gn.input((200, 100), "float32")
+    function = gn.compile([x * 2.0, gn.sum(x)], [x])
+    ones = np.ones((200, 100), np.float32)
+    first = function(ones)[0]
+    row, second = function(2 * ones)[0][3], function(3 * ones)[0]
+    view = memoryview(function(4 * ones)[0])
+    for _ in range(3):
+        function(5 * ones)
+    assert (first == 2).all()
+    assert (row == 4).all()
+    assert (second == 6).all()
+    assert (np.asarray(view) == 8).all()
+    address = function(ones)[0].ctypes.data
+    assert function(ones)[0].ctypes.data == address
+    function(ones)[0].shape = (100, 200)
+    assert function(ones)[0].shape == (200, 100)
+    function(ones)[0].flags.writeable = False
+    assert function(ones)[0].flags.writeable

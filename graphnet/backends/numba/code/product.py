@@ -178,71 +178,122 @@ class PackKernel:
     """Panels of B: P[j][k][l] = B[k, j · width + l], `width` columns to a panel.
 
     Record: B, P, K, stride of B along k, stride of P along k, whole panels, stride of P from panel to panel,
-    stride of B along n. `contiguous`: B's rows are; else its columns.
+    stride of B along n. `unit`: the axis along which B is contiguous ("n", "k" or "").
     """
 
     scalar: str
     vector_bytes: int
     width: int
     tail_columns: int
-    contiguous: bool
+    unit: str
 
     def text(self) -> str:
-        code = Code(self.vector_bytes)
-        lanes = self.vector_bytes // bytes_of(self.scalar)
-        b, p = code.pointer_slot(2), code.pointer_slot(3)
-        K, b_k, p_k, panels, p_panel, b_n = (code.slot(i) for i in range(4, 10))
-        zero = code.integer(0)
+        return _PackCode(self).module()
 
-        def at(base: LLVMValue, index: LLVMValue, stride: LLVMValue) -> LLVMValue:
-            return code.offset(base, self.scalar, code.multiply(index, stride))
 
-        def panel(j: LLVMValue, columns: int) -> None:
-            first = code.multiply(j, code.integer(self.width))
-            source, target = at(b, first, b_n), at(p, j, p_panel)
-            for n in range(columns):
-                column = at(source, code.integer(n), b_n)
-                goal = code.offset(target, self.scalar, code.integer(n))
+class _PackCode(Code):
+    def __init__(self, kernel: PackKernel) -> None:
+        super().__init__(kernel.vector_bytes)
+        self.kernel = kernel
+        self.lanes = kernel.vector_bytes // bytes_of(kernel.scalar)
+        self.vector = vector_type(kernel.scalar, self.lanes)
+        self.b, self.p = self.pointer_slot(2), self.pointer_slot(3)
+        self.K, self.b_k, self.p_k, self.panels, self.p_panel, self.b_n = (self.slot(i) for i in range(4, 10))
+        if kernel.unit == "n":
+            self.loop(self.integer(0), self.K, 1, [], lambda k, _: self.row(k))
+            return
+        self.loop(self.integer(0), self.panels, 1, [], lambda j, _: self.panel(j, kernel.width))
+        if kernel.tail_columns:
+            self.panel(self.panels, kernel.tail_columns)
 
-                def one(
-                    k: LLVMValue, _: list[LLVMValue], column: LLVMValue = column, goal: LLVMValue = goal
-                ) -> None:
-                    code.store(code.load(self.scalar, at(column, k, b_k)), at(goal, k, p_k))
+    def at(self, base: LLVMValue, index: LLVMValue, stride: LLVMValue) -> LLVMValue:
+        return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
 
-                code.loop(zero, K, 1, [], one)
+    # -- contiguous rows ---------------------------------------------------------------------
 
-        def row(k: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
-            source, target = at(b, k, b_k), at(p, k, p_k)
-            ahead = at(b, code.add(k, code.integer(AHEAD)), b_k)
+    def row(self, k: LLVMValue) -> None:
+        source, target = self.at(self.b, k, self.b_k), self.at(self.p, k, self.p_k)
+        ahead = self.at(self.b, self.add(k, self.integer(AHEAD)), self.b_k)
 
-            def piece(j: LLVMValue, columns: int) -> list[LLVMValue]:
-                first = code.multiply(j, code.integer(self.width))
-                near = code.offset(ahead, self.scalar, first)
-                for line in range(0, columns, LINE * lanes // self.vector_bytes):
-                    at_line = code.offset(near, self.scalar, code.integer(line))
-                    code.prefetch(at_line, soon=True)
-                return copy_row(code.offset(source, self.scalar, first), at(target, j, p_panel), columns)
+        def piece(j: LLVMValue, columns: int) -> None:
+            first = self.multiply(j, self.integer(self.kernel.width))
+            near = self.offset(ahead, self.kernel.scalar, first)
+            for line in range(0, columns, LINE * self.lanes // self.vector_bytes):
+                self.prefetch(self.offset(near, self.kernel.scalar, self.integer(line)), soon=True)
+            self.copy_row(
+                self.offset(source, self.kernel.scalar, first), self.at(target, j, self.p_panel), columns
+            )
 
-            code.loop(zero, panels, 1, [], lambda j, _: piece(j, self.width))
-            if self.tail_columns:
-                piece(panels, self.tail_columns)
-            return []
+        self.loop(self.integer(0), self.panels, 1, [], lambda j, _: piece(j, self.kernel.width))
+        if self.kernel.tail_columns:
+            piece(self.panels, self.kernel.tail_columns)
 
-        def copy_row(source: LLVMValue, target: LLVMValue, columns: int) -> list[LLVMValue]:
-            for start in range(0, columns, lanes):
-                n = min(lanes, columns - start)
-                mask = code.first_lanes(lanes, code.integer(n)) if n < lanes else None
-                where = code.integer(start)
-                vector = code.load(
-                    vector_type(self.scalar, lanes), code.offset(source, self.scalar, where), mask
+    def copy_row(self, source: LLVMValue, target: LLVMValue, columns: int) -> None:
+        for start in range(0, columns, self.lanes):
+            n = min(self.lanes, columns - start)
+            mask = self.first_lanes(self.lanes, self.integer(n)) if n < self.lanes else None
+            where = self.integer(start)
+            vector = self.load(self.vector, self.offset(source, self.kernel.scalar, where), mask)
+            self.store(vector, self.offset(target, self.kernel.scalar, where), mask)
+
+    # -- other rows --------------------------------------------------------------------------
+
+    def panel(self, j: LLVMValue, columns: int) -> None:
+        source = self.at(self.b, self.multiply(j, self.integer(self.kernel.width)), self.b_n)
+        target, zero = self.at(self.p, j, self.p_panel), self.integer(0)
+        first = zero
+        if self.kernel.unit == "k" and self.lanes > 1:
+            first = self.binary("and", self.K, self.integer(-self.lanes))
+            # Whole cache lines are written at a time.
+            step = max(self.lanes, LINE // bytes_of(self.kernel.scalar))
+            whole = columns // step * step
+            self.loop(
+                zero, self.integer(whole), step, [], lambda n, _: self.columns(source, target, n, step, first)
+            )
+            self.columns(source, target, self.integer(whole), columns - whole, first)
+
+        def column(n: LLVMValue) -> None:
+            start, goal = self.at(source, n, self.b_n), self.offset(target, self.kernel.scalar, n)
+
+            def one(k: LLVMValue) -> None:
+                value = self.load(self.kernel.scalar, self.at(start, k, self.b_k))
+                self.store(value, self.at(goal, k, self.p_k))
+
+            self.loop(first, self.K, 1, [], lambda k, _: one(k))
+
+        self.loop(zero, self.integer(columns), 1, [], lambda n, _: column(n))
+
+    def columns(
+        self, source: LLVMValue, target: LLVMValue, n: LLVMValue, count: int, rows: LLVMValue
+    ) -> None:
+        """Transposes `count` contiguous columns from n on, in registers, for the first rows."""
+        starts = [self.at(source, self.add(n, self.integer(i)), self.b_n) for i in range(count)]
+
+        def tiles(k: LLVMValue) -> None:
+            for first in range(0, count, self.lanes):
+                some = starts[first : first + self.lanes]
+                read = [self.load(self.vector, self.offset(start, self.kernel.scalar, k)) for start in some]
+                read += [self.constant(self.vector, 0)] * (self.lanes - len(some))
+                mask = (
+                    self.first_lanes(self.lanes, self.integer(len(some))) if len(some) < self.lanes else None
                 )
-                code.store(vector, code.offset(target, self.scalar, where), mask)
-            return []
+                place = self.add(n, self.integer(first))
+                for i, row in enumerate(self.transposed(read)):
+                    goal = self.at(target, self.add(k, self.integer(i)), self.p_k)
+                    self.store(row, self.offset(goal, self.kernel.scalar, place), mask)
 
-        if self.contiguous:
-            code.loop(zero, K, 1, [], row)
-            return code.module()
-        code.loop(zero, panels, 1, [], lambda j, _: panel(j, self.width))
-        if self.tail_columns:
-            panel(panels, self.tail_columns)
-        return code.module()
+        if count:
+            self.loop(self.integer(0), rows, self.lanes, [], lambda k, _: tiles(k))
+
+    def transposed(self, rows: list[LLVMValue]) -> list[LLVMValue]:
+        """A square of vectors, transposed by exchanging blocks of 1, 2, 4, ... lanes."""
+        lanes, distance = range(self.lanes), 1
+        while distance < self.lanes:
+            for i in lanes:
+                if not i & distance:
+                    pair = rows[i], rows[i + distance]
+                    upper = [l if not l & distance else self.lanes + l - distance for l in lanes]
+                    lower = [l + distance if not l & distance else self.lanes + l for l in lanes]
+                    rows[i], rows[i + distance] = self.picked(pair, upper), self.picked(pair, lower)
+            distance *= 2
+        return rows
