@@ -153,10 +153,12 @@ class Gradients(_Heated):
         self.graph = graph
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
-        """Note without a color for the cost, whose norm is 1: most others are far smaller."""
+        """Note without a color for 0, and for the cost, whose norm is 1: most others are far smaller."""
         found = super().note(nodes)
-        is_cost = found is not None and set(self.handed_on(nodes)) <= set(self.graph.outputs)
-        return Note(found.lines) if is_cost and found is not None else found
+        if found is None or not found.heat:
+            return None if found is None else Note((self.text(0.0),))
+        is_cost = set(self.handed_on(nodes)) <= set(self.graph.outputs)
+        return Note(found.lines) if is_cost else found
 
     def handed_on(self, nodes: Sequence[Node]) -> list[Node]:
         """Outputs of nodes drawn as one."""

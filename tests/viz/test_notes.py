@@ -111,6 +111,8 @@ def test_vanishing_gradients_are_drawn_lighter():
     boxes = sorted((b for b in picture.shapes if b.kind.name == "CELL"), key=lambda b: b.column)
     heats = [box.note.heat for box in boxes]
     assert heats == sorted(heats)
+    outputs = {box.note for box in picture.shapes if box.kind.name == "OUTPUT" and box.column < 5}
+    assert outputs == {Note(("0",))}  # they have no loss
     assert all(a < 0.2 * b for a, b in itertools.pairwise(heats))
     fills = [box.note.fill(viz.LIGHT, picture.scale) for box in boxes]
     light = [sum(int(fill[i : i + 2], 16) for i in (1, 3, 5)) for fill in fills]

@@ -131,14 +131,14 @@ class _Folding:
         return [self.drawn[node] for node in self.graph.order if node in reached]
 
     def whole(self, composite: Composite) -> DrawnNode:
-        """Composite as one operator, with the inputs of its nodes from outside, without weights and constants."""
+        """Composite as one operator, with the inputs of its nodes from outside; it shows its weights, no constants."""
         inside = set(composite.nodes)
         sources = dict.fromkeys(x for node in composite.nodes for x in node.inputs if x not in inside)
         own = {x for x in sources if x in self.text or (x.op.is_constant and self.is_free(x))}
         operands = self.operands(tuple(x for x in sources if x not in own))
-        return DrawnNode(
-            composite.root, "<br/>".join(escape(composite.name).split()), tuple(dict.fromkeys(operands))
-        )
+        weights = ", ".join(self.text[x] for x in sources if x in self.text and x.op.is_parameter)
+        lines = [*escape(composite.name).split(), *([weights] if weights else [])]
+        return DrawnNode(composite.root, "<br/>".join(lines), tuple(dict.fromkeys(operands)))
 
     # -- what can be folded ------------------------------------------------------------------
 

@@ -434,13 +434,13 @@ def test_the_first_output_reads_the_initial_states() -> None:
             assert all(boxes[link.tail].kind in (BoxKind.STATE, BoxKind.CELL) for link in into)
 
 
-def test_lengths_add_no_edges_from_inputs() -> None:
+def test_lengths_are_drawn_beside_the_cost() -> None:
     net = rnn.Network([rnn.GRU(2), rnn.GRU(2)], 3, 3)
-    edges = [
-        {(link.tail, link.head) for link in viz.draw(net.unroll(3, 2, lengths=lengths)).picture.edges}
-        for lengths in (False, True)
-    ]
-    assert edges[0] == edges[1]
+    pictures = [viz.draw(net.unroll(3, 2, lengths=lengths)).picture for lengths in (False, True)]
+    without, edges = ({(link.tail, link.head) for link in picture.edges} for picture in pictures)
+    ((box, head),) = edges - without
+    assert (head, without - edges) == ("cost", set())
+    assert next(each.lines for each in pictures[1].shapes if each.key == box) == ("lengths",)
 
 
 def test_delays_longer_than_the_sequence() -> None:
