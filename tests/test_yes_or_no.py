@@ -138,6 +138,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.sweep.Halving: brackets": lambda v: sweep.Halving(brackets=v),
     "graphnet_rnn.tasks.settings: structural": lambda v: rnn.tasks.settings(rnn.tasks.Addition(10), v),
     "graphnet_rnn.writer.Document.save: over": lambda v: rnn.writer.Document(new("a.txt")).save("a", over=v),
+    "viz.attention_map: arrows": lambda v: viz.attention_map(np.eye(2), arrows=v),
     "viz.draw: closed": lambda v: viz.draw(net().unroll(2, 1), closed=v),
     "viz.mirror: closed": lambda v: viz.mirror(net().unroll(2, 1).cost, closed=v),
     "viz.mirror: values": lambda v: viz.mirror(cost, values=v),

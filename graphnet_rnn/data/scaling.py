@@ -12,7 +12,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.data.columns import Columns, indicators_of
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, listed, number, shown
+from graphnet_rnn.settings import amount, listed, number, shown, yes_or_no
 
 __all__ = ["Scaling"]
 
@@ -71,7 +71,7 @@ class Scaling:
         if columns is not None:
             for k, empty in indicators_of(columns).items():
                 measured[..., k] &= x[..., empty] == 0
-        if masked:
+        if yes_or_no("Scaling.of: masked", masked):
             width = x.shape[-1] // 2
             if x.ndim != 3 or x.shape[-1] % 2 or not np.isin(x[..., width:], (0, 1)).all():
                 raise UsageError(

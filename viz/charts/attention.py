@@ -11,7 +11,7 @@ from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.settings import has_items, shown
 from viz.charts.parts import plain
-from viz.errors import DrawingError, by_matplotlib
+from viz.errors import DrawingError, by_matplotlib, whether
 
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
@@ -56,7 +56,7 @@ def attention_map(shares: Any, read: Any = None, written: Any = None, arrows: bo
         _names(what, given, count)
         for what, given, count in (("written", written, len(a)), ("read", read, a.shape[1]))
     ]
-    if arrows:
+    if whether("attention_map: arrows", arrows):
         return _with_arrows(a, *names)
     height, width = (min(MOST, BESIDE + CELL * count) for count in a.shape)
     figure = Chart(width, height)
