@@ -47,7 +47,7 @@ def draw(
     in time, "LR" for others.
     steps: maximum number of time steps, and of repeated blocks of a cell, to draw: the first, the last, and those
     between as one. None (default): 8 time steps, or 4 in open pictures; 3 blocks. Networks that run one after the other
-    share it, with at least 3 steps for each.
+    share it, with at least 3 steps for each; their default is 6.
     limit: maximum number of nodes to lay out; 3000 by default, None for no limit. `.dot` has none.
     theme: "light" (default), "dark", "colour-blind", or a Style.
     notes: notes on nodes, from `values`, `gradients`, `times`, `changes` or `units`; None by default.
@@ -81,7 +81,7 @@ def draw(
                 "rankdir must be left out with closed=True: time runs from left to right in a closed picture."
             )
         whole = closed_picture(graph, names_in(graph, colours), notes)
-        return Drawing(fold_columns(whole, check_steps(steps, 8)), "closed", None, limit, colours)
+        return Drawing(fold_columns(whole, check_steps(steps, 8 if len(whole.parts) == 1 else 6)), "closed", None, limit, colours)
     picture = fold_time(picture_of(graph, style, colours, notes), check_steps(steps, 4))
     if closed:
         return Drawing(close_clusters(picture, notes), style, rankdir, limit, colours)
