@@ -75,7 +75,8 @@ class _SignatureOfInit:
         if instance is not None:
             raise AttributeError("__signature__")
         found = inspect.signature(owner.__init__)
-        return found.replace(parameters=list(found.parameters.values())[1:])
+        given = [each for each in found.parameters.values() if each.name != "self"]
+        return found.replace(parameters=given)
 
 
 class NamedArguments:

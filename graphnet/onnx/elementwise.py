@@ -89,13 +89,22 @@ def _power(call: Call) -> str:
     dtype = np.dtype("int64") if not is_float(call.dtype) else call.dtype
     if exponent == 2:
         return call.narrow(call.say("Mul", x, x))
-    if exponent == 3 and not is_float(call.dtype):
-        return call.narrow(call.say("Mul", call.say("Mul", x, x), x))
+    if not is_float(call.dtype) and isinstance(exponent, int) and exponent > 2:
+        return call.narrow(_whole_power(call, x, exponent))
     if exponent == 0.5 and is_float(call.dtype):
         return call.say("Sqrt", x)
     if isinstance(exponent, Size):
         return call.narrow(call.say("Pow", x, call.cast(call.writer.scalar(exponent), dtype)))
     return call.narrow(call.say("Pow", x, call.number(exponent, dtype)))
+
+
+def _whole_power(call: Call, x: str, exponent: int) -> str:
+    """Products: some runtimes compute powers of integers in float64."""
+    if exponent == 1:
+        return x
+    half = _whole_power(call, x, exponent // 2)
+    square = call.say("Mul", half, half)
+    return call.say("Mul", square, x) if exponent % 2 else square
 
 
 def _mod(call: Call) -> str:

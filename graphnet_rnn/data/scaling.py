@@ -55,8 +55,8 @@ class Scaling:
         masked: True for inputs from rnn.data.with_missing, so that missing values are left out.
 
         Rounded to nine digits. Symbols, classes, columns of zeros and ones, and labels padded with -1 are not scaled.
-        NaN and infinity are ignored. The deviation is set to 1 if it is less than a millionth of the mean, below the
-        resolution of float32. Raises UsageError for other data.
+        For labels of equal lengths, use Scaling(found.inputs). NaN and infinity are ignored. The deviation is set to 1
+        if it is less than a millionth of the mean, below the resolution of float32. Raises UsageError for other data.
         """
         if not isinstance(data, Sequences):
             raise UsageError(
@@ -68,7 +68,7 @@ class Scaling:
         measured = (
             np.broadcast_to(data.inside()[..., None], x.shape).copy() if x.ndim == 3 else np.array(False)
         )
-        if columns is not None:
+        if columns is not None and x.ndim == 3:
             for k, empty in indicators_of(columns).items():
                 measured[..., k] &= x[..., empty] == 0
         if yes_or_no("Scaling.of: masked", masked):

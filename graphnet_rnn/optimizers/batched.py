@@ -6,7 +6,6 @@ results.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -22,7 +21,7 @@ from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks, summed
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric
-from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.settings import amount, shown, whole_number
 
 __all__ = ["Batch", "BatchedObjective"]
 
@@ -116,10 +115,8 @@ class BatchedObjective:
                 f"BatchedObjective.feed: weights must be one number for each of the {len(gradient)} batches of the "
                 f"gradient, not {len(weights)}"
             )
-        if weights is not None and not all(0 <= weight < math.inf for weight in weights):
-            raise UsageError(
-                f"BatchedObjective.feed: weights must be finite, and at least 0, not {shown(list(weights))}"
-            )
+        for weight in () if weights is None else weights:
+            amount("BatchedObjective.feed: a weight", weight)
         weight_of = {} if weights is None else dict(zip(map(id, gradient), map(float, weights), strict=True))
         originals: list[list[Batch]] = []
         self.also_values = {}

@@ -166,7 +166,7 @@ class Arrays(BatchesOfCases):
     def _fitting(self, given: Sequences) -> Sequences:
         found = fitting(self.model, given)
         own = self.loss is not None and found.targets.dtype.kind == "f"
-        return with_unused_targets_filled(found) if own else found
+        return with_unused_targets_filled(found, self.unscored) if own else found
 
     def _divided(self, whole: Sequences, valid: Any) -> tuple[Sequences, Sequences | None]:
         if valid is None:

@@ -68,12 +68,15 @@ def of_time(cases: Sequences, time: int) -> Sequences:
     )
 
 
-def with_unused_targets_filled(cases: Sequences) -> Sequences:
-    """Replaces targets of weight 0 by one that counts: a loss may be infinite at 0, and 0 · inf is NaN."""
+def with_unused_targets_filled(cases: Sequences, unscored: int) -> Sequences:
+    """Replaces targets that do not count by one that does: a loss may be infinite at 0, and 0 · inf is NaN."""
     there = cases.target_weights() > 0
+    if cases.by_step:
+        there[:unscored] = False
     t = cases.targets.copy()
+    whole = t[there][:1] if there.any() else np.ones(1)
     for column, counts in zip(np.moveaxis(t, -1, 0), np.moveaxis(there, -1, 0), strict=True):
-        column[~counts] = column[counts][0] if counts.any() else 0
+        column[~counts] = column[counts][0] if counts.any() else whole[0]
     return changed(cases, targets=t)
 
 

@@ -91,7 +91,7 @@ def _with_arrows(a: Array, written: list[str], read: list[str]) -> Chart:
     from viz.charts.figure import Chart
 
     count = max(a.shape)
-    figure = Chart(min(MOST, max(3.0, (CELL + 0.03 * max(map(len, [*written, *read]))) * count)), 3.0)
+    figure = Chart(min(MOST, max(3.0, (0.15 + 0.09 * max(map(len, [*written, *read]))) * count)), 3.0)
     axes = figure.subplots()
     axes.set_axis_off()
     (above, below) = (np.linspace(0, 1, 2 * n + 1)[1::2] for n in a.shape)

@@ -300,7 +300,9 @@ class _Closing:
         note = self.notes.note(after) if self.notes else None
         self.boxes["cost"] = Box("cost", kind, top, self.last, lines, f"{len(after)} operators", note=note)
         data = {leaf: None for n in after for x in n.inputs for leaf in data_behind(x, self.groups)}
-        data |= {node: None for node in self.graph.inputs if "ends" in node.scope}  # lengths mask all steps
+        data |= {
+            node: None for node in self.graph.inputs if "ends" in node.scope and node.dtype.kind == "i"
+        }  # lengths mask all steps
         for i, leaf in enumerate(data):
             # It has a separate place, even if a step reads the same data.
             self.boxes["cost", leaf] = Box(

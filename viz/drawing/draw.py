@@ -81,7 +81,13 @@ def draw(
                 "rankdir must be left out with closed=True: time runs from left to right in a closed picture."
             )
         whole = closed_picture(graph, names_in(graph, colours), notes)
-        return Drawing(fold_columns(whole, check_steps(steps, 8 if len(whole.parts) == 1 else 6)), "closed", None, limit, colours)
+        return Drawing(
+            fold_columns(whole, check_steps(steps, 8 if len(whole.parts) == 1 else 6)),
+            "closed",
+            None,
+            limit,
+            colours,
+        )
     picture = fold_time(picture_of(graph, style, colours, notes), check_steps(steps, 4))
     if closed:
         return Drawing(close_clusters(picture, notes), style, rankdir, limit, colours)

@@ -116,11 +116,8 @@ class HostProgram(CompiledProgram[S]):
         result = self._results[i]
         if not LEAST_REUSED <= result.nbytes <= MOST_REUSED:
             return result.copy()
-        if (
-            i not in self._copies
-            or references(self._copies, i) > ALONE
-            or not _is_like(self._copies[i], result)
-        ):
+        free = i in self._copies and references(self._copies, i) == references(PROBE, 0)
+        if not free or not _is_like(self._copies[i], result):
             self._copies[i] = result.copy()
         else:
             np.copyto(self._copies[i], result)
@@ -132,13 +129,13 @@ LEAST_REUSED, MOST_REUSED = 1 << 16, 1 << 26
 
 
 def references(arrays: dict[int, Array], i: int) -> int:
-    """Number of references to an array, with those of this function, which depend on the version of Python."""
+    """Number of references to an array, with those of this function: they depend on Python, and on debuggers."""
     array = arrays[i]
     return sys.getrefcount(array)
 
 
-#: Number of references to an array that only a dict holds.
-ALONE = references({0: np.empty(0)}, 0)
+#: An array that only a dict holds.
+PROBE = {0: np.empty(0)}
 
 
 def _is_like(array: Array, other: Array) -> bool:

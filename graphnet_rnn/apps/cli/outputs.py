@@ -37,7 +37,7 @@ OURS = {
     ".tex": (b"\\begin{tabular}", b"% Picture by graphnet:"),
     ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr", b"predicted_"),
     ".npz": (b"prediction.npy", b"probability.npy"),
-    ".jsonl": (b'"contexts": [', b'"true_log_p": ', b'"ilqr": '),  # timelag, debag, control
+    ".jsonl": (b'"contexts": [', b'"true_log_p": ', b'"calls": '),  # timelag, debag, control
 }
 #: Mark of our model files, which are never overwritten by other outputs.
 MODEL = b'"graphnet":"{'

@@ -90,7 +90,12 @@ class Entry:
     reached: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._lock, self._damage = threading.Lock(), ""
+        self._lock = threading.Lock()
+        self._read_again()
+
+    def _read_again(self) -> None:
+        """The next look reads all rows."""
+        self._damage = ""
         self._history, self._timing = (
             Tail(self.run / name, DataError) for name in ("history.jsonl", "timing.jsonl")
         )
@@ -195,10 +200,12 @@ class Entry:
         self.state, self.sentence = state, sentence
 
     def try_again(self) -> None:
-        """Resets a failed run."""
-        if self.state == "failed":
+        """Resets a failed run, unless its files are still damaged."""
+        if self._damage:
+            self._read_again()
+            self.look()
+        if self.state == "failed" and not self._damage:
             (self.folder / ENDED).unlink(missing_ok=True)
-            self._damage = ""
             self.look()
 
 

@@ -240,9 +240,14 @@ def test_scatters_of_empty_arrays(runtime: Any, tmp_path: Path) -> None:
 
 def test_softplus_and_powers_keep_all_digits(runtime: Any, tmp_path: Path) -> None:
     x, i = gn.input((3,), "float64", name="x"), gn.input((1,), "int64", name="i")
-    gn.export_onnx({"y": gn.softplus(x), "z": gn.power(i, 3)}, tmp_path / "f.onnx", {"x": x, "i": i})
+    powers = gn.concatenate([gn.power(i, k) for k in (3, 4, 5, 6)], 0)
+    gn.export_onnx({"y": gn.softplus(x), "z": powers}, tmp_path / "f.onnx", {"x": x, "i": i})
     session = runtime.InferenceSession(tmp_path / "f.onnx")
     at = np.array([-40.0, -20.0, 3.0])
-    y, z = session.run(None, {"x": at, "i": np.array([2097001])})
+    y, z = session.run(None, {"x": at, "i": np.array([1201])})
     np.testing.assert_allclose(y, np.log1p(np.exp(at)), rtol=1e-14)
-    assert z.tolist() == [2097001**3]
+    assert z.tolist() == [1201**k for k in (3, 4, 5, 6)]
+    small = gn.input((2,), "int32", name="i")
+    gn.export_onnx({"z": gn.power(small, 5)}, tmp_path / "f.onnx", {"i": small})
+    (z,) = runtime.InferenceSession(tmp_path / "f.onnx").run(None, {"i": np.array([1201, -1203], np.int32)})
+    np.testing.assert_array_equal(z, np.array([1201**5, -(1203**5)]).astype(np.int32))

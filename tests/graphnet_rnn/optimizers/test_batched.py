@@ -338,6 +338,6 @@ def test_batches_of_weight_0_have_no_curvature() -> None:
     batches = [(np.array([0.0, 1.0]),), (np.array([4.0, 5.0]),)]
     batched.feed(batches, weights=[0, 1])
     assert rnn.minimize(batched, rnn.HessianFree(), steps=30).theta == pytest.approx(4.5, abs=1e-4)
-    for weights in ([-1, 1], [np.nan, 1], [np.inf, 1]):
-        with case(weights), pytest.raises(UsageError, match="weights must be finite, and at least 0"):
+    for weights in ([-1, 1], [np.nan, 1], [np.inf, 1], ["a", 1], [None, 1]):
+        with case(weights), pytest.raises(UsageError, match="feed: a weight must be a finite number >= 0"):
             batched.feed(batches, weights=weights)

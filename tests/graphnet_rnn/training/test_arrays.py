@@ -608,7 +608,7 @@ def test_custom_losses_are_weighted_like_built_in_ones(tmp_path: Path) -> None:
 
 
 def test_custom_losses_may_be_infinite_at_0() -> None:
-    """Missing targets and padding do not make them NaN."""
+    """Missing targets, padding and steps that are not scored do not make them NaN."""
     generator = np.random.default_rng(0)
     x, t = generator.normal(size=(4, 3, 1)), np.exp(generator.normal(size=(4, 3, 1)))
     there = np.arange(4)[:, None, None] < np.array([4, 2, 3])[:, None]
@@ -628,6 +628,9 @@ def test_custom_losses_may_be_infinite_at_0() -> None:
             assert np.isfinite(gradient).all()
             losses += [cost, problem.validate()]
         np.testing.assert_allclose(losses, by_hand(rnn.run(net, x)[0], t)[there].mean(), rtol=1e-9)
+        late = np.where(np.arange(4)[:, None, None] < 1, 0.0, t)
+        problem = rnn.Arrays(net, x, late, valid=None, loss=loss, unscored=1)
+        assert np.isfinite(problem.feed(0, 0).gradient(net.theta.copy())[1]).all()
 
 
 def test_custom_loss_is_part_of_the_run_identity(tmp_path: Path) -> None:

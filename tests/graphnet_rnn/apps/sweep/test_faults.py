@@ -271,6 +271,11 @@ def test_finished_runs_have_all_their_epochs(text: str, tmp_path: Path) -> None:
         assert [entry.state for entry in results.look()] == ["failed", "done"]
         assert re.search(r"history.jsonl has only \d of 2 epochs; remove .*0000", results.entries[0].sentence)
         assert [found.known for found in results.best()] == [1]
+        results.entries[0].try_again()
+        assert results.entries[0].state == "failed"
+    (first.run / "history.jsonl").write_text(row % 1 + row % 2, encoding="utf-8")
+    results.entries[0].try_again()
+    assert (results.entries[0].state, results.entries[0].epochs) == ("done", 2)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
