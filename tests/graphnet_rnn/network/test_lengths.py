@@ -444,4 +444,4 @@ def test_pooled_networks_are_saved_and_drawn(tmp_path: Path) -> None:
     drawn.save(tmp_path / "m.svg")
     shown = (tmp_path / "m.svg").read_text(encoding="utf-8")
     assert "mean over 2 cases" in shown
-    assert "lengths" not in shown
+    assert "lengths" in shown
