@@ -416,7 +416,7 @@ def drawings() -> dict[str, viz.Drawing]:
         row.name: viz.draw(
             row.drawn,
             style="compact",
-            closed=None if isinstance(row.drawn, rnn.Network) else row.name == "Deep autoencoder",
+            closed=None if isinstance(row.drawn, rnn.Network | rnn.Unrolled) else False,
         )
         for row in all_rows()
         if row.drawn is not None

@@ -10,7 +10,7 @@ import numpy as np
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.settings import has_items, shown
-from viz.charts.parts import plain
+from viz.charts.parts import BLUE, plain
 from viz.errors import DrawingError, by_matplotlib, whether
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _with_arrows(a: Array, written: list[str], read: list[str]) -> Chart:
             look = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 6 + 6 * share}
             axes.annotate(
                 "", (above[t], 1), (below[s], 0), zorder=share,
-                arrowprops={**look, "lw": 0.3 + 2.7 * share, "alpha": 0.15 + 0.85 * share, "color": "#1f66c1"},
+                arrowprops={**look, "lw": 0.3 + 2.7 * share, "alpha": 0.15 + 0.85 * share, "color": BLUE},
             )  # fmt: skip
     axes.set_xlim(0, 1)
     axes.set_ylim(-0.15, 1.15)

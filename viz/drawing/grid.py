@@ -150,9 +150,13 @@ class _Grid:
         same = (x for x in self.picture.shapes if x.kind is box.kind and x.row == box.row)
         return max(_STATE, 2 * max(self.size(x)[1] for x in same) + 4)
 
+    @property
+    def gap(self) -> float:
+        """Distance of two rows."""
+        return _GAP if len(self.picture.states) < _MANY else _SMALL_GAP
+
     def row_centres(self, half: list[float]) -> list[float]:
         centres = [0.0]
-        self.gap = _GAP if len(half) <= _MANY else _SMALL_GAP
         for row in range(1, len(half)):
             fan = 5.0 * self.picture.columns if row == len(half) - 1 else 0.0
             centres.append(centres[-1] + half[row - 1] + self.gap + fan + half[row])

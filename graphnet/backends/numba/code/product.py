@@ -69,9 +69,20 @@ class ProductKernel:
         return _ProductCode(self).module()
 
 
-class _ProductCode(Code):
-    def __init__(self, kernel: ProductKernel) -> None:
+class _MatrixCode(Code):
+    """Code on matrices of one type of numbers."""
+
+    def __init__(self, kernel: ProductKernel | PackKernel) -> None:
         super().__init__(kernel.vector_bytes)
+        self.scalar = kernel.scalar
+
+    def at(self, base: LLVMValue, index: LLVMValue, stride: LLVMValue) -> LLVMValue:
+        return self.offset(base, self.scalar, self.multiply(index, stride))
+
+
+class _ProductCode(_MatrixCode):
+    def __init__(self, kernel: ProductKernel) -> None:
+        super().__init__(kernel)
         self.kernel = kernel
         a, b, c = (self.pointer_slot(i) for i in (2, 3, 4))
         self.K, self.a_m, self.a_k, self.b_k, b_panel, self.c_m, blocks, panels = (
@@ -104,9 +115,6 @@ class _ProductCode(Code):
         self.loop(self.integer(0), panels, 1, [], whole)
         if kernel.tail_columns:
             panel(panels, kernel.tail_columns)
-
-    def at(self, base: LLVMValue, index: LLVMValue, stride: LLVMValue) -> LLVMValue:
-        return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
 
     # Prefetching into the first-level cache gains half as much. Prefetching C, or more of A, costs up to 5 %,
     # and prefetching in the innermost loop takes the place of loads.
@@ -191,9 +199,9 @@ class PackKernel:
         return _PackCode(self).module()
 
 
-class _PackCode(Code):
+class _PackCode(_MatrixCode):
     def __init__(self, kernel: PackKernel) -> None:
-        super().__init__(kernel.vector_bytes)
+        super().__init__(kernel)
         self.kernel = kernel
         self.lanes = kernel.vector_bytes // bytes_of(kernel.scalar)
         self.vector = vector_type(kernel.scalar, self.lanes)
@@ -205,9 +213,6 @@ class _PackCode(Code):
         self.loop(self.integer(0), self.panels, 1, [], lambda j, _: self.panel(j, kernel.width))
         if kernel.tail_columns:
             self.panel(self.panels, kernel.tail_columns)
-
-    def at(self, base: LLVMValue, index: LLVMValue, stride: LLVMValue) -> LLVMValue:
-        return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
 
     # -- contiguous rows ---------------------------------------------------------------------
 
