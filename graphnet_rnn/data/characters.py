@@ -68,14 +68,11 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         ) from None
     lines = io.IncrementalNewlineDecoder(decoder, translate=True)
     name = codecs.lookup(encoding).name
-    wide = name.startswith(("utf-16", "utf-32"))
+    wide, unicode = name.startswith(("utf-16", "utf-32")), name.startswith(("utf-", "gb18030"))
     start, empty, first = 0, True, True
     with reading(file, DataError), opened(file) as stream:
         while True:
             raw = stream.read(PIECE)
-            if not raw and empty:
-                what = "an empty pipe" if kind_of(file) == "a pipe" else "empty"
-                raise DataError(f"{file} is {what}.")
             if b"\0" in raw and not wide:
                 raise DataError(
                     f"{file} is a binary file (byte 0 at offset {start + raw.index(0)}), not a text."
@@ -91,10 +88,13 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
             except UnicodeError as error:
                 raise DataError(f"{file} is not {encoding} text: {error}.") from None
             if first and text:  # a byte order mark is not part of the text
-                text, first = text.removeprefix("\ufeff") if name.startswith("utf-") else text, False
+                text, first = text.removeprefix("\ufeff") if unicode else text, False
             if text:
                 empty = False
                 yield text
             if not raw:
+                if empty:
+                    what = "an empty pipe" if kind_of(file) == "a pipe" else "empty"
+                    raise DataError(f"{file} is {what}.")
                 return
             start += len(raw)

@@ -96,6 +96,8 @@ class Sequences:
             elif self.by_step is False and of_steps:
                 remedy = "; targets for each time step need a network without pool"
             raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{remedy}")
+        if t.ndim == 3 and not t.size:
+            raise DataError(f"Sequences: targets have no values: their shape is {list(t.shape)}")
         if self.by_step is None:
             object.__setattr__(self, "by_step", of_steps)
         if self.lengths is not None:

@@ -522,7 +522,7 @@ def _size(part: Sequences) -> str:
 
 
 def _largest(array: Array) -> int:
-    return int(array.max()) if array.dtype.kind in "iu" and array.size else 0
+    return max(0, int(array.max())) if array.dtype.kind in "iu" and array.size else 0
 
 
 def _outputs(targets: Array, loss: str) -> int:

@@ -135,6 +135,17 @@ def test_files_give_the_same_corpus_as_their_text(tmp_path: Path, monkeypatch: p
                     assert np.array_equal(getattr(read, name), getattr(made, name))
 
 
+def test_files_of_line_ends_and_byte_order_marks(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    for raw, encoding, text in (
+        (b"\r", "utf-8", "\n"),
+        ("\ufeffa".encode("gb18030"), "gb18030", "a"),
+        ("\ufeffa\ufeff".encode(), "utf-8", "a\ufeff"),
+    ):
+        file.write_bytes(raw)
+        assert read_text(file, encoding) == text
+
+
 #: (content of a file, encoding, part of the error); for whole files and pieces of any size.
 BAD: list[tuple[bytes, str, str]] = [
     (b"", "utf-8", "is empty."),

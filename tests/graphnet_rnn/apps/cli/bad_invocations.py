@@ -152,7 +152,10 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
             "train numbers.npz --target t"),
         ("argument {option}: invalid choice: '{value}'", "train numbers.npz --pool first",
             "train numbers.npz --loss cubed"),
-        ("targets must be", "train numbers.npz --pool last", "train numbers.npz --loss softmax"),
+        ("targets must be", "train numbers.npz --pool last", "train numbers.npz --loss softmax",
+            "train numbers.npz --target padding --loss softmax"),
+        ("inputs must be symbols", "train numbers.npz --inputs padding"),
+        ("targets have no values", "train narrow.npz"),
         ("{option} does not apply to a text", "train text.txt --pool last", "train text.txt --buckets 3"),
         ("two columns have the same name", "train twice.csv --target a"),
         ("'b' is among the inputs and among the targets", "train table.csv --target b --inputs a,b"),
@@ -589,8 +592,9 @@ def make_place(place: Path) -> None:
         rnn.save(network, place / f"{name}.safetensors")
     rnn.save(rnn.Network([rnn.Elman(2)], 2, 2), place / "vectors.safetensors")
     numbers = np.linspace(-1, 1, 60, dtype="f4").reshape(5, 6, 2)
-    more = {"w": np.ones(6), "labels": np.arange(6) % 2, "s": numbers > 0}
+    more = {"w": np.ones(6), "labels": np.arange(6) % 2, "s": numbers > 0, "padding": -np.ones((5, 6), int)}
     np.savez(place / "numbers.npz", x=numbers, y=numbers[..., :1], **more)
+    np.savez(place / "narrow.npz", x=numbers, y=np.zeros((5, 6, 0)))
     np.savez(place / "wide.npz", x=np.zeros((4, 2, 3)))
     np.savez(place / "objects.npz", x=np.array([{}, 1], object), y=numbers)
     rnn.save(rnn.Network([rnn.Elman(2)], 2, 1, "squared"), place / "numbers.safetensors")
