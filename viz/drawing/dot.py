@@ -48,17 +48,20 @@ def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -
     return _dot_of(picture, rankdir, theme, bare=False)
 
 
-def bare_dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -> str:
-    """DOT text of a picture without the labels of edges, with room for them, see `with_labels`."""
-    return _dot_of(picture, rankdir, theme, bare=True)
+def bare_dot_of(picture: Picture, rankdir: str | None, theme: Style, spread: float = 1) -> str:
+    """DOT text of a picture without the labels of edges, with room for them, see `with_labels`.
+
+    spread: factor of the distance between shapes of one rank.
+    """
+    return _dot_of(picture, rankdir, theme, bare=True, spread=spread)
 
 
-def _dot_of(picture: Picture, rankdir: str | None, theme: Style, bare: bool) -> str:
+def _dot_of(picture: Picture, rankdir: str | None, theme: Style, bare: bool, spread: float = 1) -> str:
     if rankdir is not None and rankdir not in DIRECTIONS:
         raise DrawingError(f"rankdir must be {' or '.join(map(repr, DIRECTIONS))}, not {rankdir!r}.")
     unrolled = len(picture.times) > 1
     direction = rankdir or ("BT" if unrolled else "LR")
-    apart = _apart(picture, theme) if bare and direction == "BT" else 0.28
+    apart = spread * (_apart(picture, theme) if bare and direction == "BT" else 0.28)
     lines = ["digraph graphnet {", *_defaults(direction, theme, apart)]
     below = [scale_table(picture.scale, theme)] if picture.scale else []
     below += [legend_table(picture, theme)] if picture.legend else []
@@ -91,7 +94,7 @@ def _defaults(direction: str, theme: Style, apart: float) -> list[str]:
     # margin: margin of a PDF page, half an inch by default; pad: space around the drawing.
     return [
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, margin=0, pad=0.15,'
-        f" nodesep={apart}, ranksep={_RANKS[direction]}{_ACROSS_CLUSTERS}]",
+        f" nodesep={apart:g}, ranksep={_RANKS[direction]}{_ACROSS_CLUSTERS}]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
         " arrowsize=0.65]",

@@ -9,13 +9,14 @@ from viz.drawing.geometry import Rect
 from viz.drawing.picture import Edge, Picture
 from viz.errors import DrawingError
 
-__all__ = ["BOX", "EDGE", "NODE", "POS", "drawn_edges", "frame_of", "frames_of"]
+__all__ = ["BOX", "EDGE", "NODE", "POS", "drawn_edges", "extent_of", "frame_of", "frames_of"]
 
 #: Statements: key and attributes of a node; tail, head and attributes of an edge; number and box of a cluster.
 NODE = re.compile(r"^\t+(\w+)\t\[(.*?)\];\n", re.MULTILINE | re.DOTALL)
 EDGE = re.compile(r"^\t+(\w+) -> (\w+)\t\[(.*?)\];\n", re.MULTILINE | re.DOTALL)
 BOX = re.compile(r'(\bcluster_(\d+) \{\s*graph \[bb=")([^"]+)"')
 POS = re.compile(r'\bpos="([^"]*)"')
+_ALL = re.compile(r'\bbb="([^"]+)"')
 _SIZE = re.compile(r"\b(width|height)=([\d.]+)")
 
 
@@ -28,6 +29,12 @@ def frames_of(text: str) -> dict[str, Rect]:
             x, y = map(float, pos[1].split(","))
             found[key] = Rect(x, y, 36 * float(size["width"]), 36 * float(size["height"]))
     return found
+
+
+def extent_of(text: str) -> tuple[float, float]:
+    """Width and height of a layout, in points."""
+    frame = frame_of(_ALL.findall(text)[0])
+    return 2 * frame.w, 2 * frame.h
 
 
 def frame_of(box: str) -> Rect:

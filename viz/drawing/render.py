@@ -30,6 +30,7 @@ from viz.drawing.dot import bare_dot_of, dot_of, with_less_effort, without_commo
 from viz.drawing.grid import grid_dot
 from viz.drawing.in_browser import graphviz_is_loaded, render_in_browser
 from viz.drawing.labels import with_labels
+from viz.drawing.layout import extent_of
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
 from viz.drawing.tikz import tikz_of
@@ -44,6 +45,9 @@ FORMATS = ("svg", "png", "pdf", "dot", "html", "tex")
 _ID = re.compile(r'(<\w+ id=")')
 #: Maximum seconds of a layout, and of a second one with less effort.
 _SECONDS, _MORE_SECONDS = 30, 90
+#: A layout of at most _SMALL shapes that is more than _FLAT times as wide as high gets up to _SPREAD times the space
+#: between rows: on a slide, its text has the same size, and its edges are easier to follow.
+_SMALL, _FLAT, _SPREAD = 100, 2.2, 3.0
 _SMALLER = (
     "Draw it with closed=True (mark your own steps with `with gn.scope(layer='step', time=i):`), or fewer "
     "time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
@@ -111,11 +115,25 @@ class Drawing:
         in_time = len(self.picture.times) > 1 and self._rankdir is None
         if not in_time and not any(edge.label or edge.operand for edge in self.picture.edges):
             return self.dot
-        bare = self._by_graphviz(bare_dot_of(self.picture, self._rankdir, self.theme), "dot").decode()
+        small = self.size <= _SMALL and not in_time and self._rankdir != "BT"
+        bare = self._less_flat(self.picture) if small else self._bare(self.picture)
         try:
             return with_labels(in_columns(bare, self.picture) if in_time else bare, self.picture, self.theme)
         except DrawingError:  # without the position of an edge, Graphviz draws it all
             return self.dot
+
+    def _bare(self, picture: Picture, spread: float = 1) -> str:
+        """Layout without texts at edges."""
+        return self._by_graphviz(bare_dot_of(picture, self._rankdir, self.theme, spread), "dot").decode()
+
+    def _less_flat(self, picture: Picture) -> str:
+        """Layout for a slide: with more space between rows, if it would be a strip."""
+        bare = self._bare(picture)
+        wide, high = extent_of(bare)
+        if wide <= _FLAT * high:
+            return bare
+        grown = extent_of(self._bare(picture, 2))[1] - high
+        return self._bare(picture, min(_SPREAD, 1 + (wide / _FLAT - high) / grown)) if grown > 0 else bare
 
     @cached_property
     def svg(self) -> str:

@@ -13,6 +13,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from tests.tables import some_quick
+from viz.drawing.layout import extent_of
 from viz.drawing.picture import Picture
 from viz.drawing.render import Drawing, installed_renderer, render
 from viz.style import EdgeRole
@@ -83,6 +84,18 @@ def faults(drawing: Drawing) -> list[str]:
 def test_labels_are_on_their_edges(name: str) -> None:
     for rankdir in ("LR", "BT"):
         assert faults(viz.draw(rnn.cells.ALL[name], "compact", rankdir=rankdir)) == [], rankdir
+
+
+#: Cells whose operators are one chain.
+CHAINS = {"Dense", "HMMFilter"}
+
+
+@pytest.mark.parametrize("name", some_quick(sorted(rnn.cells.ALL.keys() - CHAINS), ["RHN", "MRNN", "GRU"]))
+def test_cells_fill_a_slide_with_readable_text(name: str) -> None:
+    drawing = viz.draw(rnn.cells.ALL[name], "compact")
+    wide, high = extent_of(drawing._laid_out)
+    assert 1 / 2.3 < wide / high < 2.3
+    assert min(1600 / wide, 900 / high) * drawing.theme.small_size > 10
 
 
 def test_numbers_of_operands_are_on_their_edges() -> None:
