@@ -33,8 +33,8 @@ _GIVEN = (BoxKind.DATA, BoxKind.IMAGINARY, BoxKind.STATE)
 #: Margin of Graphviz in points; height and font size of the caption in pixels.
 _PAD, _CAPTION, _FONT = 10.8, 52, 24
 _PALE, _NOW = 0.12, "#c62828"
-#: Width of a hidden edge with its arrow, and of one that is shown, in pixels.
-_EDGE, _LINE = 26, 8
+#: Half the width of a hidden edge with its arrow, and of one that is shown, in pixels.
+_EDGE, _LINE = 13, 4
 #: Names of the nodes that are labels of edges.
 _TEXTS = ("label_", "operand_")
 
@@ -192,14 +192,14 @@ class _Layout:
             ({names[edge["tail"]], names[edge["head"]]}, self.pixels(points_of(edge["pos"])))
             for edge in edges
         ]
-        #: Frame of each label, and the number of its edge.
+        #: Ends of the edge of each label, and the label's frame.
         self.labels = [
-            (self.frame(each, 0), self.nearest(each))
+            (set(each["class"].split()), self.frame(each, 0))
             for name, each in places.items()
             if name.startswith(_TEXTS)
         ]
-        for number, edge in enumerate(edges):
-            self.labels += [(self.text(op), number) for op in edge.get("_ldraw_", []) if op["op"] == "T"]
+        for (ends, _), edge in zip(self.edges, edges, strict=True):
+            self.labels += [(ends, self.text(op)) for op in edge.get("_ldraw_", []) if op["op"] == "T"]
 
     def pixels(self, points: Any) -> Any:
         return (np.asarray(points, float) * (1, -1) + (_PAD, self.top + _PAD)) * self.scale
@@ -207,11 +207,8 @@ class _Layout:
     def pixel(self, x: str, y: str) -> tuple[float, float]:
         return tuple(self.pixels((float(x), float(y))))
 
-    def centre(self, shape: dict[str, str]) -> tuple[float, float]:
-        return self.pixel(*shape["pos"].split(","))
-
     def frame(self, shape: dict[str, str], more: float) -> tuple[float, float, float, float]:
-        x, y = self.centre(shape)
+        x, y = self.pixel(*shape["pos"].split(","))
         w, h = (36 * float(shape[side]) * self.scale + more for side in ("width", "height"))
         return x - w, y - h, x + w, y + h
 
@@ -221,19 +218,15 @@ class _Layout:
         left = x - width * {"l": 0.0, "c": 0.5, "r": 1.0}[op["align"]]
         return (*self.pixels((left - 2, y + 14)), *self.pixels((left + width + 2, y - 5)))
 
-    def nearest(self, label: dict[str, str]) -> int:
-        place = self.centre(label)
-        distances = [np.abs(points - np.array(place)).sum(axis=1).min() for _, points in self.edges]
-        return int(np.argmin(distances))
-
     def cover(self, pen: Any, later: set[str]) -> None:
         """Marks the shapes in `later`, and the edges from and to them with their labels."""
         hidden = [not later.isdisjoint(ends) for ends, _ in self.edges]
-        for is_hidden, width in ((True, _EDGE), (False, _LINE)):
+        for is_hidden, radius in ((True, _EDGE), (False, _LINE)):
             for (_, points), each in zip(self.edges, hidden, strict=True):
                 if each == is_hidden:
-                    pen.line([tuple(point) for point in points], fill=255 * is_hidden, width=width)
-        for frame, edge in self.labels:
-            pen.rectangle(frame, fill=255 * hidden[edge])
+                    for x, y in points:  # close to each other; a wide bent line would have holes
+                        pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=255 * is_hidden)
+        for ends, frame in self.labels:
+            pen.rectangle(frame, fill=255 * (not later.isdisjoint(ends)))
         for name, shape in self.shapes.items():
             pen.rectangle(self.frame(shape, 4), fill=255 * (name in later))

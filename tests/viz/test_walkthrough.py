@@ -18,6 +18,7 @@ import graphnet_rnn as rnn
 import viz
 from graphnet.graph.node import Node
 from tests.tables import case
+from viz.drawing.picture import Picture
 from viz.drawing.render import installed_renderer
 from viz.walkthrough import Walkthrough, _Layout
 
@@ -76,6 +77,13 @@ def test_the_page_holds_picture_and_steps() -> None:
     assert data == {"steps": [list(step) for step in walk.steps], "seconds": 2}
     titles = re.findall("<title>(.*?)</title>", walk.html)
     assert all(key in titles for key, _ in walk.steps)
+
+
+def test_labels_appear_with_their_edges() -> None:
+    drawing = viz.draw(rnn.GRU, style="compact")
+    assert isinstance(drawing.picture, Picture)
+    labels = re.findall(r'class="node (\w+) (\w+)">\s*<title>label_', drawing.svg)
+    assert labels == [(edge.tail, edge.head) for edge in drawing.picture.edges if edge.label]
 
 
 def test_invalid_arguments_are_rejected() -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from viz.drawing.geometry import Point, Rect, at, curve, width_of
 from viz.drawing.layout import BOX, drawn_edges, frame_of, frames_of
 from viz.drawing.markup import backed, html_label
-from viz.drawing.picture import Picture
+from viz.drawing.picture import Edge, Picture
 from viz.style import Style
 
 __all__ = ["points_of", "with_labels"]
@@ -36,8 +36,9 @@ Points = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Text:
-    """Label of an edge, or number of an operand: number of its edge, and the distance from its tip that is best."""
+    """Label of an edge, or number of an operand: its edge, the number of that, and the best distance from its tip."""
 
+    edge: Edge
     key: str
     markup: str
     size: float
@@ -79,13 +80,16 @@ def with_labels(bare: str, picture: Picture, theme: Style) -> str:
     drawn = drawn_edges(bare, picture)
     clusters = [frame_of(box) for _, _, box in BOX.findall(bare)]
     layout = Layout(list(frames_of(bare).values()), clusters, [points_of(spline) for _, spline in drawn])
-    labels = [(edge.label, wire) for wire, (edge, _) in enumerate(drawn) if edge.label]
-    operands = [(str(edge.operand), wire) for wire, (edge, _) in enumerate(drawn) if edge.operand is not None]
+    labels = [(edge, wire) for wire, (edge, _) in enumerate(drawn) if edge.label]
+    operands = [(edge, wire) for wire, (edge, _) in enumerate(drawn) if edge.operand is not None]
     texts = [
-        *(_Text(f"label_{n}", text, theme.edge_size, theme.text, k) for n, (text, k) in enumerate(labels)),
         *(
-            _Text(f"operand_{n}", text, theme.small_size, theme.muted, k, _BEFORE_THE_TIP)
-            for n, (text, k) in enumerate(operands)
+            _Text(edge, f"label_{n}", edge.label, theme.edge_size, theme.text, k)
+            for n, (edge, k) in enumerate(labels)
+        ),
+        *(
+            _Text(edge, f"operand_{n}", str(edge.operand), theme.small_size, theme.muted, k, _BEFORE_THE_TIP)
+            for n, (edge, k) in enumerate(operands)
         ),
     ]
     head, rest = bare.split("{", 1)
@@ -100,7 +104,9 @@ def _node(text: _Text, place: Points, layout: Layout, theme: Style) -> str:
     label = html_label(backed(text.markup, theme.cluster if inside else theme.background))
     return (
         f'  {text.key} [pos="{at((place[0], place[1]))}", label={label}, shape=plain, style=solid, '
-        f'fixedsize=false, width=0, height=0, fontsize={text.size}, fontcolor="{text.color}", tooltip=" "]'
+        f'fixedsize=false, width=0, height=0, fontsize={text.size}, fontcolor="{text.color}", tooltip=" ", '
+        # In animations, the text is shown together with the shapes at both ends of its edge.
+        f'class="{text.edge.tail} {text.edge.head}"]'
     )
 
 
