@@ -197,7 +197,7 @@ class _Columns:
                 place = frame._replace(x=at_left + _BESIDE / 2 + frame.w, y=min(frame.y, lowest - 40))
                 at_left += 2 * frame.w + _BESIDE
             elif steps == {0}:
-                place = frame._replace(x=self.left - 50 - frame.w, y=self.places[heads[key][0]].y)
+                place = frame._replace(x=self.left - _GAP - frame.w, y=self.places[heads[key][0]].y)
                 for other in beside:
                     if abs(other.y - place.y) < other.h + place.h + _BESIDE:
                         place = place._replace(y=other.y + other.h + place.h + _BESIDE)

@@ -45,9 +45,9 @@ FORMATS = ("svg", "png", "pdf", "dot", "html", "tex")
 _ID = re.compile(r'(<\w+ id=")')
 #: Maximum seconds of a layout, and of a second one with less effort.
 _SECONDS, _MORE_SECONDS = 30, 90
-#: A layout of at most _SMALL shapes that is more than _FLAT times as wide as high gets up to _SPREAD times the space
-#: between rows: on a slide, its text has the same size, and its edges are easier to follow.
-_SMALL, _FLAT, _SPREAD = 100, 2.2, 3.0
+#: A layout of at most _SMALL shapes that is more than _FLAT times as wide as high gets more space between rows: on a
+#: slide, its text has the same size, and its edges are easier to follow.
+_SMALL, _FLAT = 100, 2.2
 _SMALLER = (
     "Draw it with closed=True (mark your own steps with `with gn.scope(layer='step', time=i):`), or fewer "
     "time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
@@ -128,12 +128,12 @@ class Drawing:
 
     def _less_flat(self, picture: Picture) -> str:
         """Layout for a slide: with more space between rows, if it would be a strip."""
-        bare = self._bare(picture)
-        wide, high = extent_of(bare)
-        if wide <= _FLAT * high:
-            return bare
-        grown = extent_of(self._bare(picture, 2))[1] - high
-        return self._bare(picture, min(_SPREAD, 1 + (wide / _FLAT - high) / grown)) if grown > 0 else bare
+        for spread in (1.0, 1.5, 2.0, 2.5, 3.0, 4.0):
+            bare = self._bare(picture, spread)
+            wide, high = extent_of(bare)
+            if wide <= _FLAT * high:
+                break
+        return bare
 
     @cached_property
     def svg(self) -> str:

@@ -110,10 +110,17 @@ def test_numbers_of_operands_are_on_their_edges() -> None:
             assert faults(drawing) == []
 
 
-def test_labels_of_steps_in_time() -> None:
-    for cell in (rnn.Elman(8), rnn.GRU(8)):
-        u = rnn.Network([cell], 5, 5).unroll(2, 2)
-        assert faults(viz.draw(u, "compact", closed=False, notes=viz.gradients(u.cost))) == []
+@pytest.mark.parametrize("name", some_quick(rnn.cells.ALL, ["Elman", "GRU"]))
+def test_labels_of_steps_in_time(name: str) -> None:
+    u = rnn.Network([rnn.cells.ALL[name]()], 5, 5).unroll(2, 2)
+    drawings = {
+        "full": viz.draw(u, "full", closed=False),
+        "compact": viz.draw(u, "compact", closed=False),
+        "gradients": viz.draw(u, "compact", closed=False, notes=viz.gradients(u.cost)),
+        "values": viz.draw(u, "compact", closed=False, notes=viz.values(u.cost)),
+    }
+    for kind, drawing in drawings.items():
+        assert faults(drawing) == [], kind
 
 
 def test_labels_have_the_background_colour() -> None:
