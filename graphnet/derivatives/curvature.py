@@ -9,14 +9,12 @@ is not convex in the o may have a surrogate that is (`gn.with_surrogate`): H_L i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphnet.derivatives.damping import damping_of
 from graphnet.derivatives.gradient import (
-    backward,
     float_nodes,
-    gradient,
     pull_back,
     push_forward,
     require_scalar,
@@ -37,7 +35,8 @@ __all__ = ["gauss_newton_product", "hessian_product"]
 def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
     """Hv = R{∇C}: for each node w of `tangents` = {w: v_w}, Σ_u (∂²C/∂w∂u) v_u.
 
-    cost: a scalar node. tangents: {node: direction of its shape}. Source: Pearlmutter 1994.
+    cost: a scalar node. tangents: {node: direction of its shape}; the nodes may be any nodes of the graph, which are
+    then treated as independent variables, as in gn.rop. Source: Pearlmutter 1994.
 
     >>> w = gn.parameter([1.0, 2.0, 3.0])
     >>> (product,) = gn.hessian_product(gn.sum(w**3), {w: np.ones(3)})
@@ -46,7 +45,7 @@ def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
     """
     require_scalar("hessian_product", cost)
     seeds = seed_nodes("hessian_product", tangents)
-    slopes = gradient(cost, list(seeds))
+    slopes = _pulled_back(ancestors([cost]), {cost: fill(1, (), cost.dtype)}, seeds)
     return push_forward(ancestors(slopes, stop=seeds), slopes, seeds)
 
 
@@ -58,7 +57,7 @@ def gauss_newton_product(
 ) -> list[Node]:
     """Gv = Jᵀ H_L J v: for each node w of `tangents` = {w: v_w}, its part of the product.
 
-    cost: a scalar node. tangents: {node: direction of its shape}.
+    cost: a scalar node. tangents: {node: direction of its shape}; independent variables, as in gn.rop.
     at: the nodes o where the network is linearized (J = ∂o/∂w, and H_L is the Hessian of the cost as a function of the
     o alone). By default these are the inputs that the loss ops judge, and the nodes `at` of losses with a surrogate
     (gn.with_surrogate), which is then differentiated in place of the loss. If `at` is given, H_L is the cost's own. G
@@ -87,11 +86,8 @@ def gauss_newton_product(
         places = list(float_nodes("gauss_newton_product", "at", at, "linearize at"))
     outer = ancestors([cost], stop=places)
     _check_no_way_around(cost, places, tangents)
-    # The cost as a function of the pre-outputs alone: walks stop at them, even if one of them is
-    # computed from another.
-    leaves = frozenset(places)
-    reached = dependents(outer, places)
-    cost_gradient = pull_back(outer, reached, {cost: fill(1, (), cost.dtype)}, places, None, leaves)
+    # The cost is a function of the pre-outputs alone, even if one of them is computed from another.
+    cost_gradient = _pulled_back(outer, {cost: fill(1, (), cost.dtype)}, places)
     moved = rop([*places, *(h for _, h, _ in damping)], seeds)
     jacobian_v = dict(zip(places, moved, strict=False))
     hessian_jv = push_forward(ancestors(cost_gradient, stop=places), cost_gradient, jacobian_v)
@@ -99,7 +95,12 @@ def gauss_newton_product(
     for (a, _, weight), change in zip(damping, moved[len(places) :], strict=True):
         penalty = change * weight
         cotangents[a] = cotangents[a] + penalty if a in cotangents else penalty
-    return backward(cotangents, list(tangents))
+    return _pulled_back(ancestors(cotangents), cotangents, seeds)
+
+
+def _pulled_back(order: Sequence[Node], cotangents: Mapping[Node, Node], wrt: Collection[Node]) -> list[Node]:
+    """Jᵀu with respect to nodes that are independent variables, even if one is computed from another."""
+    return pull_back(order, dependents(order, wrt), cotangents, list(wrt), None, frozenset(wrt))
 
 
 def _convex(cost: Node) -> tuple[Node, list[Node]]:

@@ -452,6 +452,23 @@ def test_scopes_nest_and_end() -> None:
     assert dict(g.scope) == dict(inner.scope)  # a derivative belongs to its node's place
 
 
+def test_products_treat_their_nodes_as_independent_variables() -> None:
+    """h = w² and w, as for an input h of its own."""
+    w, t = gn.parameter(np.array([0.7, -0.4]), name="w"), np.array([0.1, 0.3])
+    h = w * w
+    own = gn.input((2,), "float64")
+
+    def cost(h: gn.Node) -> gn.Node:
+        return gn.sum(gn.squared_error(gn.tanh(h * w) + h, t))
+
+    v = {h: np.array([1.0, 2.0]), w: np.array([-1.0, 0.5])}
+    for product in (gn.hessian_product, gn.gauss_newton_product):
+        found = gn.compile(product(cost(h), v), backend="numpy")()
+        expected = gn.compile(product(cost(own), {own: v[h], w: v[w]}), [own], backend="numpy")(w.value**2)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
 def test_threads_have_separate_scopes() -> None:
     made: dict[str, list[Node]] = {"a": [], "b": []}
     barrier = threading.Barrier(2)
