@@ -16,8 +16,8 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
 __all__ = [
-    "CALENDAR", "Columns", "categories_of", "encoded", "kind_of", "labels_of", "names", "numbers_of",
-    "require_times", "step_between", "times_after", "times_of", "written",
+    "CALENDAR", "Columns", "categories_of", "encoded", "kind_of", "labels_of", "names", "notes_on_classes",
+    "numbers_of", "require_times", "step_between", "times_after", "times_of", "written",
 ]  # fmt: skip
 
 #: Cells that count as empty, in lower case, as in pandas.
@@ -193,8 +193,19 @@ def _one_hot(columns: Columns, frame: Frame, name: str, notes: list[str]) -> Arr
             f"({which}); its inputs are 0"
         )
     if empty := int((index == EMPTY_CELL).sum()):
-        notes.append(f"{empty} cells of the column {shown(name)} are empty; its inputs are 0")
+        words = _words_for_empty(frame, name)
+        notes.append(f"{empty} cells of the column {shown(name)} are empty{words}; its inputs are 0")
     return index[:, None] == np.arange(len(columns.categories[name]))
+
+
+def notes_on_classes(columns: Columns, frame: Frame) -> list[str]:
+    """Returns a note if words such as None in the column of the classes are taken for empty cells."""
+    if columns.classes is None or columns.targets[0] not in frame.names():
+        return []
+    (name,) = columns.targets
+    words = _words_for_empty(frame, name)
+    remedy = "no targets; if this is a class, change the word"
+    return [f"cells of the column {shown(name)} are empty{words}: {remedy}"] if words else []
 
 
 def labels_of(columns: Columns, frame: Frame) -> Array:
@@ -213,6 +224,12 @@ def labels_of(columns: Columns, frame: Frame) -> Array:
 
 def _is_empty(cell: str) -> bool:
     return cell.lower() in EMPTY
+
+
+def _words_for_empty(frame: Frame, name: str) -> str:
+    """Words such as NA that are taken for empty cells, in brackets."""
+    words = sorted({cell for cell in frame.texts(name) if cell and _is_empty(cell)})
+    return f" ({', '.join(map(shown, words))})" if words else ""
 
 
 def _as_date(cell: str, date_format: str | None = None) -> datetime | None:

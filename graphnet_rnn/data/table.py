@@ -16,6 +16,7 @@ from graphnet_rnn.data.columns import (
     Columns,
     encoded,
     labels_of,
+    notes_on_classes,
     numbers_of,
     step_between,
     times_after,
@@ -113,7 +114,7 @@ class Table:
         width = len(self.columns.input_names())
         require_memory(12 * len(frame) * width, f"the inputs of {frame.where}", "choose fewer columns")
         x, notes = encoded(self.columns, frame, self._times)
-        self.notes = [*zones, *notes]
+        self.notes = [*zones, *notes, *notes_on_classes(self.columns, frame)]
         self._x = x
         self._groups = self._rows_of_cases(time)
         one = self._case is None and time is None and not (choice.whole or self.columns.independent)

@@ -212,17 +212,20 @@ class HMM(Model):
 
         time: number of time steps. batch: number of sequences.
         tables: "free" (default): the parameters are the tables, free numbers for derivatives, as an E-step needs;
-        "softmax": the parameters are new logits of the current tables, for optimizers; `adopt` copies the trained
-        tables to the model. initial: "pi" (default), or "given" for an Input, to carry the state from piece to piece.
+        "softmax": the parameters are new logits of the current tables, for optimizers; entries that are 0 stay 0, and
+        `adopt` copies the trained tables to the model.
+        initial: "pi" (default), or "given" for an Input, to carry the state from piece to piece.
         """
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         one_of("unroll: tables", tables, ("free", "softmax"))
         one_of("unroll: initial", initial, ("pi", "given"))
         parameters: dict[str, Node] = dict(self.parameters)
-        pi, A, B = parameters.values()
+        used = parameters
         if tables == "softmax":
-            parameters = {name: logits_of(name, node.value) for name, node in parameters.items()}
-            pi, A, B = [gn.softmax(node) for node in parameters.values()]
+            pairs = {name: logits_of(name, node.value) for name, node in parameters.items()}
+            parameters = {name: free for name, (free, _) in pairs.items()}
+            used = {name: gn.softmax(logits) for name, (_, logits) in pairs.items()}
+        pi, A, B = used.values()
         symbols = gn.input((time, batch), "int64", name="symbols")
         if initial == "given":
             a = gn.input((batch, self.states), "float64", name="a_0")
@@ -233,11 +236,11 @@ class HMM(Model):
         log_likelihood = gn.sum(log_probabilities, axis=0)
         cost = -gn.mean(log_probabilities)
         if tables == "softmax":
-            logits = [node for name, node in parameters.items() if name != "pi" or initial == "pi"]
+            logits = [node for name, (_, node) in pairs.items() if name != "pi" or initial == "pi"]
             given = [log_likelihood, emissions]
             log_likelihood = gn.with_surrogate(log_likelihood, of_complete_data, logits, given)
             cost = gn.with_surrogate(cost, mean_of_complete_data, logits, given)
-        return UnrolledHMM(parameters, symbols, a, final, log_probabilities, log_likelihood, cost)
+        return UnrolledHMM(parameters, used, symbols, a, final, log_probabilities, log_likelihood, cost)
 
     def __graph__(self) -> gn.Graph:
         """One step of the forward recursion, for drawing."""
@@ -255,10 +258,9 @@ class HMM(Model):
                     f"adopt: the parameter {name} {list(logits.shape)} holds no logits for this model's {name} "
                     f"{list(node.shape)}; give what hmm.unroll(time, batch, tables='softmax') returned."
                 )
-        for name, node in self.parameters.items():
-            z = u.parameters[name].value
-            weights = np.exp(z - z.max(axis=-1, keepdims=True))
-            node.value[...] = weights / weights.sum(axis=-1, keepdims=True)
+        trained = gn.compile(list(u.tables.values()), backend="numpy")()
+        for node, table in zip(self.parameters.values(), trained, strict=True):
+            node.value[...] = table
 
     # -- reading -----------------------------------------------------------------------------
 

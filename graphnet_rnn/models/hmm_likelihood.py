@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: Logit of an entry that is 0: its softmax is 0, and stays 0 in training.
+#: Logit of an entry that is 0: its softmax is 0.
 FORBIDDEN = -1e3
 
 
@@ -79,6 +79,7 @@ class UnrolledHMM:
     """The nodes of a model over `time` steps of `batch` sequences.
 
     parameters         "pi", "A", "B": the tables, or the free logits whose softmax they are
+    tables             "pi", "A", "B": the tables
     symbols            Input, int64 (time, batch)
     initial            a_0, (batch, states); an Input if "given"
     final              a_T, (batch, states): the distribution of the state that emits the next symbol
@@ -88,6 +89,7 @@ class UnrolledHMM:
     """
 
     parameters: dict[str, Node]
+    tables: dict[str, Node]
     symbols: Node
     initial: Node
     final: Node
@@ -96,9 +98,11 @@ class UnrolledHMM:
     cost: Node
 
 
-def logits_of(name: str, table: Array) -> Node:
-    with np.errstate(divide="ignore"):
-        return gn.parameter(np.where(table > 0, np.log(table), FORBIDDEN), name=f"logits_{name}")
+def logits_of(name: str, table: Array) -> tuple[Node, Node]:
+    """Returns free logits as a parameter, and the logits of the table: FORBIDDEN for entries that are 0."""
+    positive = table > 0
+    free = gn.parameter(np.log(np.where(positive, table, 1)), name=f"logits_{name}")
+    return free, free if positive.all() else gn.where(positive, free, FORBIDDEN)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ class Listener:
     def stepped(self, trainer: Trainer, report: Report) -> None:
         """Called after each step; `trainer.cost` is its cost, `trainer.progress.rate` its learning rate.
 
-        `trainer.weights` has the new weights; the model has those before the step.
+        `trainer.weights` has the new weights. The model may have others: some optimizers evaluate it at trial points.
+        To evaluate it here, first set `trainer.problem.model.theta = trainer.weights`; the run stays the same.
         """
 
     def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:

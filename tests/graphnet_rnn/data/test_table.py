@@ -661,3 +661,10 @@ def test_empty_cells_of_categories_are_counted() -> None:
     table = Table({"x": ["a", "", "b"], "y": [1.0, 2.0, 3.0]}, Choice(targets="y"))
     np.testing.assert_array_equal(table.inputs[:, 0], [[1, 0], [0, 0], [0, 1]])
     assert "1 cells of the column 'x' are empty; its inputs are 0" in table.notes
+
+
+def test_words_for_empty_targets_are_named() -> None:
+    columns = {"x": [1.0, 2.0, 3.0, 4.0], "y": ["None", "mild", "", "NA"]}
+    table = Table(columns, Choice(targets="y"))
+    assert table.columns.classes == ("mild",)
+    assert any("column 'y' are empty ('NA', 'None'): no targets" in note for note in table.notes)

@@ -244,18 +244,25 @@ def test_gradient_of_logits_matches_expected_counts() -> None:
         assert found == pytest.approx(count - table * count.sum(axis=-1, keepdims=True), rel=1e-9, abs=1e-12)
 
 
-def softmax_objective(hmm: HMM, x: Array) -> tuple[Any, rnn.Objective]:
+def softmax_objective(hmm: HMM, x: Array, l2: float = 0.0) -> tuple[Any, rnn.Objective]:
     u = hmm.unroll(*x.shape, tables="softmax")
-    objective = rnn.Objective(u.cost, u.parameters, [u.symbols])
+    objective = rnn.Objective(u.cost, u.parameters, [u.symbols], l2=l2)
     objective.feed(x)
     return u, objective
 
 
-def test_forbidden_transitions_stay_forbidden() -> None:
+@pytest.mark.parametrize(
+    ("optimizer", "l2"),
+    [(rnn.Adam(rate=0.1), 0.0), (rnn.AdamW(rate=0.1, weight_decay=0.5), 0.0), (rnn.HessianFree(), 0.1)],
+)
+def test_forbidden_transitions_stay_forbidden(optimizer: rnn.Optimizer, l2: float) -> None:
     hmm = model(2, 4)
     hmm.A = [[0.0, 1.0], [0.4, 0.6]]
-    u, objective = softmax_objective(hmm, text(10, 2))
-    rnn.minimize(objective, rnn.Adam(rate=0.1), steps=10)
+    u, objective = softmax_objective(hmm, text(10, 2), l2)
+    logits = np.log(np.concatenate([hmm.pi, hmm.A[0, 1:], hmm.A[1], hmm.B.ravel()]))
+    cost = softmax_objective(hmm, text(10, 2))[1].loss(objective.start())
+    assert objective.loss(objective.start()) == pytest.approx(cost + l2 / 2 * np.sum(logits**2))
+    rnn.minimize(objective, optimizer, steps=10)
     hmm.adopt(u)
     assert hmm.A[0].tolist() == [0, 1]
     assert hmm.A[1, 0] != 0.4
