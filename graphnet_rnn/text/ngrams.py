@@ -75,8 +75,10 @@ class NGrams:
         grams, counts = np.unique(keys, return_counts=True)
         levels = [_level(grams, counts, base)]
         for length in range(self.order - 1, 0, -1):
-            grams, counts = np.unique(levels[-1].grams % base**length, return_counts=True)
-            levels.append(_level(grams, counts, base))
+            found, counts = np.unique(grams % base**length, return_counts=True)
+            levels.append(_level(found, counts, base))
+            # No character is before the first gram of the text, but it may be before a shorter one.
+            grams = np.union1d(found, keys[0] // base ** (self.order - length))
         self._levels = levels[::-1]
 
     def probability(self, windows: Array) -> Array:

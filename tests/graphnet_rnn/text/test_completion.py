@@ -207,6 +207,40 @@ def test_counts_by_hand() -> None:
         assert model.probability(np.array([[2, symbol]]))[0] == pytest.approx(single[c])
 
 
+def test_probabilities_match_loops_over_the_formula() -> None:
+    random = np.random.default_rng(3)
+    for order, _ in itertools.product((2, 3, 4), range(20)):
+        text = "".join(random.choice(list("abc"), int(random.integers(order + 1, 12)))) + "abc"
+        places = range(len(text))
+        counts: list[dict[str, int]] = []
+        for n in range(1, order):
+            grams = {text[k : k + n] for k in places[: len(text) - n + 1]}
+            befores = {g: len({text[k - 1] for k in places[1:] if text.startswith(g, k)}) for g in grams}
+            counts.append({g: count for g, count in befores.items() if count})
+        counts.append(dict(Counter(text[k : k + order] for k in places[: len(text) - order + 1])))
+
+        def p(c: str, h: str) -> float:
+            if len(h) == 0:
+                lower, found = 1 / 3, counts[0]
+            else:
+                lower, found = p(c, h[1:]), counts[len(h)]
+            once, twice = ([*found.values()].count(k) for k in (1, 2))
+            discount = once / (once + 2 * twice) if once else 0.5
+            total = sum(found.get(h + x, 0) for x in "abc")
+            kinds = sum(h + x in found for x in "abc")
+            return (
+                max(found.get(h + c, 0) - discount, 0) / total + discount * kinds / total * lower
+                if total
+                else lower
+            )
+
+        model = rnn.NGrams(text, order)
+        for gram in itertools.product("abc", repeat=order):
+            with case(text, gram):
+                window = model.vocabulary.encode("".join(gram))[None]
+                assert model.probability(window)[0] == pytest.approx(p(gram[-1], "".join(gram[:-1])))
+
+
 def test_probabilities_sum_to_one_and_costs_add_up() -> None:
     for order in (1, 2, 4):
         with case(order):
