@@ -385,8 +385,8 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
 def balanced_weights(labels: Any, weights: Any = None) -> Array:
     """w_n = v_n N / (K N_k), k the label of case (or time step) n: all K classes have the same total weight
 
-    labels: whole numbers of any shape. weights: v, of the same shape; default None, all 1. N_k is the total weight of
-    class k, and N that of all classes. Returns weights of the same shape.
+    labels: whole numbers of any shape. weights: v >= 0, of the same shape; default None, all 1. N_k is the total weight
+    of class k, and N that of all classes; classes without weight do not count. Returns weights of the same shape.
 
     >>> rnn.data.balanced_weights([0, 0, 0, 1]).round(3).tolist()
     [0.667, 0.667, 0.667, 2.0]
@@ -401,13 +401,17 @@ def balanced_weights(labels: Any, weights: Any = None) -> Array:
         if weights is None
         else array_of_numbers("balanced_weights: weights", weights).astype(np.float64)
     )
-    if v.shape != found.shape or not (np.isfinite(v) & (v > 0)).all():
+    if v.shape != found.shape or not (np.isfinite(v) & (v >= 0)).all() or not v.any():
         raise DataError(
-            f"balanced_weights: weights must be positive numbers {list(found.shape)}, not {shown(weights)}"
+            f"balanced_weights: weights must be {list(found.shape)}, finite, at least 0 and not all 0, not "
+            f"{list(v.shape)} from {v.min(initial=0):g} to {v.max(initial=0):g}"
         )
     which = np.unique(found, return_inverse=True)[1].reshape(found.shape)
     totals = np.bincount(which.ravel(), v.ravel())
-    return v * (v.sum() / (len(totals) * totals[which]))
+    shares = np.divide(
+        v.sum() / np.count_nonzero(totals), totals, out=np.zeros_like(totals), where=totals > 0
+    )
+    return v * shares[which]
 
 
 def _arrays(what: str, given: Any) -> list[Array]:

@@ -407,7 +407,9 @@ class Table:
             after = self._times_after(horizon)
             known = [times for times in after if times is not None]
             if known:
-                cells = iter(written(np.concatenate(known), columns.date_format, self._zoned))
+                texts = written(np.concatenate(known), columns.date_format, self._zoned)
+                kind = self._frame[time].dtype.kind  # numbers in the table: numbers here, too
+                cells = iter(map(int if kind in "iu" else float, texts) if kind in "iuf" else texts)
                 found[time] = [
                     next(cells) if times is not None else None for times in after for _ in range(horizon)
                 ]

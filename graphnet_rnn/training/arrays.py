@@ -188,9 +188,7 @@ class Arrays(BatchesOfCases):
         t, w = train.targets, train.target_weights().copy()
         if judged_by_step(self.model):
             w[: self.unscored] = 0
-        if w.any():
-            w[w > 0] = balanced_weights(t[w > 0], w[w > 0])
-        return replace(train, weights=w)
+        return replace(train, weights=balanced_weights(t, w) if w.any() else w)
 
     def _require_weight(self) -> None:
         for what, part in (("train", self._train), ("validate", self._valid)):

@@ -73,7 +73,8 @@ class Outcome(ShowsItself):
     listeners returned True), or the argument of `trainer.stop`.
     best: best validation measure (training measure without validation data), in the problem's unit, e.g. bits per
     character.
-    best_epoch: its epoch. metrics: metrics of this epoch by name. epochs, steps: numbers completed.
+    best_epoch: its epoch. metrics: metrics of this epoch by name. epochs: number of epochs; the last may be incomplete.
+    steps: number of steps.
     history: path of the rows, or the rows of a run without a folder; notebooks plot them.
     """
 
@@ -110,7 +111,8 @@ def metrics_of(problem: Problem, given: Any) -> dict[str, Callable[[], Any]]:
         elif isinstance(each, str) and each in known:
             name, measure = each, known[each]
         else:
-            there = ", ".join(known) or "none"
+            has_some = type(problem).metrics is not Problem.metrics
+            there = ", ".join(known) or ("none, without validation data" if has_some else "none")
             raise UsageError(
                 f"Trainer: metrics must be functions of the model, or names of metrics of {type(problem).__name__} "
                 f"({there}), not {shown(each)}"

@@ -11,7 +11,8 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network.running import array_of, checked_floats
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import array_of, checked_floats, checked_inputs, checked_symbols
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
@@ -100,7 +101,11 @@ class Stream(Problem):
             )
         self.model = learner.network
         self.items = self.every
-        self._inputs, self._targets = _sequences("inputs and targets", inputs, targets)
+        self._inputs, self._targets = _sequences("Stream", self.model, inputs, targets)
+        if self._inputs.shape[1] != learner.batch:
+            raise DataError(
+                f"Stream: the learner has batch={learner.batch}, but there are {self._inputs.shape[1]} sequences"
+            )
         if len(self._inputs) < self.every:
             raise DataError(
                 f"Stream: a step takes {self.every} time steps, but there are only {len(self._inputs)}; use a "
@@ -111,11 +116,7 @@ class Stream(Problem):
         if valid is not None:
             if not isinstance(valid, (tuple, list)) or len(valid) != 2:
                 raise UsageError(f"Stream: valid must be (inputs, targets), not {shown(valid)}")
-            x, t = _sequences("inputs and targets of valid", *valid)
-            dtype = self.model.dtype
-            if self.learner.network.reads != "symbols":
-                x = checked_floats("Stream: inputs of valid", x, dtype)
-            self._valid = x, t if t.ndim == 2 else checked_floats("Stream: targets of valid", t, dtype)
+            self._valid = _sequences("Stream: valid", self.model, *valid)
         self._judge: gn.Function | None = None
         self.objective = _Steps(learner)
 
@@ -171,13 +172,14 @@ class Stream(Problem):
         self.learner.random_state = numbers["random"]
 
 
-def _sequences(what: str, inputs: Any, targets: Any) -> tuple[Array, Array]:
-    x, t = (array_of(f"Stream: {what}", each) for each in (inputs, targets))
-    if x.ndim < 2 or not len(x) or x.shape[:2] != t.shape[:2]:
-        raise DataError(
-            f"Stream: {what} must both be (time, batch, ...), not {list(x.shape)} and {list(t.shape)}"
-        )
-    return x, t
+def _sequences(who: str, network: Network, inputs: Any, targets: Any) -> tuple[Array, Array]:
+    x, t = checked_inputs(who, network, inputs), array_of(f"{who}: targets", targets)
+    classes = network.loss == "softmax"
+    shape = x.shape[:2] if classes else (*x.shape[:2], network.outputs)
+    if t.shape != shape:
+        raise DataError(f"{who}: targets must be {list(shape)}, not {list(t.shape)}")
+    name = f"{who}: targets"
+    return x, checked_symbols(name, t, network.outputs) if classes else checked_floats(name, t, network.dtype)
 
 
 def _weights(given: Any, time: int, every: int) -> Array:

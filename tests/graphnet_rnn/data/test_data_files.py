@@ -304,6 +304,8 @@ def test_missing_values_get_indicators_and_class_weights_balance() -> None:
     totals = [balanced_weights(labels, own)[labels == each].sum() for each in np.unique(labels)]
     np.testing.assert_allclose(totals, own.sum() / len(totals))
     np.testing.assert_allclose([w[labels == k].sum() for k in range(3)], 2)
+    without = balanced_weights(labels, labels != 1)  # class 1 has no weight
+    np.testing.assert_allclose([without[labels == k].sum() for k in range(3)], [2.5, 0, 2.5])
 
 
 def test_cases_may_be_the_first_axis() -> None:
@@ -370,7 +372,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "large targets": (lambda: Sequences.of([[1], [2]], [0.5, 2**53 + 1]), f"all cases, may round {2**53 + 1}; convert"),
     "missing": (lambda: with_missing([1, 2]), "with_missing: x must be floats"),
     "balanced": (lambda: balanced_weights([0.5]), "labels must be whole numbers, not float64"),
-    "weights of classes": (lambda: balanced_weights([0, 1], [1, 0]), "weights must be positive numbers"),
+    "weights of classes": (lambda: balanced_weights([0, 1], [1, -1]), "at least 0 and not all 0, not [2] from -1 to 1"),
 }  # fmt: skip
 
 
