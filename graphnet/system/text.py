@@ -15,6 +15,7 @@ __all__ = [
     "filled",
     "in_brief",
     "json_for_script",
+    "matches",
     "on_one_line",
     "read_json",
     "shown_on",
@@ -52,6 +53,11 @@ def on_one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """True if the name fits the pattern, in which `*` stands for any text."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def in_brief(words: object, most: int = 60) -> str:

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +19,7 @@ from graphnet.graph.node import Array, Dtype, Node
 from graphnet.graph.provenance import attributed_to, here, hide_module
 from graphnet.settings import shown
 from graphnet.system.memory import require_memory
+from graphnet.system.text import matches
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.errors import CellError, UsageError
@@ -33,7 +33,7 @@ hide_module(__file__)
 def chosen(initial: Mapping[str, Initializer], name: str, own: Initializer | None) -> Initializer | None:
     """Returns the initializer of the last pattern that matches the name; `own` if none does."""
     for pattern, initializer in initial.items():
-        if fnmatchcase(name, pattern):
+        if matches(name, pattern):
             own = initializer
     return own
 
@@ -42,7 +42,7 @@ def unfit(initial: Iterable[str], names: Iterable[str]) -> str:
     """Describes the first pattern that matches none of the names; "" if each matches one."""
     listed = list(names)
     for pattern in initial:
-        if not any(fnmatchcase(name, pattern) for name in listed):
+        if not any(matches(name, pattern) for name in listed):
             return f"names {pattern!r}, but there is no such weight; the weights are {', '.join(listed)}"
     return ""
 

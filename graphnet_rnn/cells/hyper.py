@@ -133,7 +133,7 @@ class HyperLSTM(Cell):
 
     states = (State("h"), State("c"), State("h_a", "hyper_units"), State("c_a", "hyper_units"))
     sizes = ("units", "hyper_units")
-    initially: ClassVar[Mapping[str, Initializer]] = {"W_az[hx]*": constant(0.0), "W_azb*": normal(0.01)}
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_az*": constant(0.0), "W_azb*": normal(0.01)}
 
     def step(self, x: Node, h: Node, c: Node, h_a: Node, c_a: Node) -> tuple[Node, ...]:
         controller = LayerNormLSTM(self.hyper_units) if self.layer_norm else LSTM(self.hyper_units)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
+from graphnet.system.text import matches
 from graphnet_rnn.data.arrays import REMEDY, array_names, matlab_arrays, read_arrays, read_idx, read_matlab
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import path as named_file, shown, whole_number
@@ -68,8 +68,7 @@ def _arrays(path: Path, array: str | None) -> dict[str, Array]:
 
 
 def _chosen(path: Path, names: list[str], array: str | None) -> list[str]:
-    pattern = None if array is None else ".*".join(map(re.escape, array.split("*")))
-    fitting = sorted(name for name in names if pattern is None or re.fullmatch(pattern, name, re.DOTALL))
+    fitting = sorted(name for name in names if array is None or matches(name, array))
     if not fitting or (array is None and len(fitting) > 1):
         which = "no array" if array is None else f"no array {shown(array)}"
         some = f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
+from graphnet.system.text import matches
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, shown
 
@@ -70,7 +70,7 @@ def factors(owner: str, groups: Groups, theta: Array, objective: Any) -> dict[st
     parameters = _parameters_of(owner, objective)
     names = getattr(objective, "names", None) or [node.name or "" for node in parameters]
     for pattern, _ in groups:
-        if not any(fnmatchcase(name, pattern) for name in names):
+        if not any(matches(name, pattern) for name in names):
             raise UsageError(
                 f"{owner}: groups name {pattern!r}, which no parameter matches; the parameters are {', '.join(names)}"
             )
@@ -101,7 +101,7 @@ def patterns(owner: str, given: Any) -> tuple[str, ...]:
 def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -> dict[str, Node]:
     """Returns the parameters that match no pattern; UsageError for a pattern without a match, and if all are frozen."""
     for pattern in frozen:
-        if not any(fnmatchcase(name, pattern) for name in parameters):
+        if not any(matches(name, pattern) for name in parameters):
             raise UsageError(
                 f"{owner}: frozen names {pattern!r}, which no parameter matches; the parameters are "
                 f"{', '.join(parameters)}"
@@ -109,7 +109,7 @@ def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -
     found = {
         name: node
         for name, node in parameters.items()
-        if not any(fnmatchcase(name, pattern) for pattern in frozen)
+        if not any(matches(name, pattern) for pattern in frozen)
     }
     if not found:
         raise UsageError(f"{owner}: frozen must leave at least one parameter to train")
@@ -119,7 +119,7 @@ def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -
 def _factor(name: str, groups: Groups, array: str) -> float:
     own: dict[str, Any] = {}
     for pattern, settings in groups:
-        if fnmatchcase(name, pattern):
+        if matches(name, pattern):
             own |= dict(settings)
     if array == DECAYS:
         return float(own.get("weight_decay", 1.0))

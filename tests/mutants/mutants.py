@@ -495,7 +495,7 @@ MUTANTS = [
     Mutant(
         "training_average_of_the_first_steps", "graphnet_rnn/training/trainer.py",
         "min(keep, 1 - 1 / step)", "keep",
-        ("tests/graphnet_rnn/training/test_looking_on.py", "tests/graphnet_rnn/training/test_looking_on.py"),
+        ("tests/graphnet_rnn/training/test_training_options.py",) * 2,
     ),
     Mutant(
         "training_stop_at_nan", "graphnet_rnn/training/settings.py",

@@ -385,6 +385,7 @@ def test_groups_name_the_keys_of_the_parameters() -> None:
         for patterns, rates in (
             ({"encoder.*": {"rate": 0.5}}, [0.5, 1]),
             ({"*.layer0.*": {"rate": 2}}, [2, 2]),
+            ({"*": {"rate": 3}, "decoder.layer0.w": {"rate": 1}}, [3, 1]),
         ):
             state = SGD(0.1, groups=patterns).init(single.start(), objective)
             assert state["group_rate"].tolist() == rates
@@ -392,6 +393,11 @@ def test_groups_name_the_keys_of_the_parameters() -> None:
             UsageError, match=r"'layer0\.\*', which no parameter matches; the parameters are encoder"
         ):
             SGD(0.1, groups={"layer0.*": {"rate": 2}}).init(single.start(), objective)
+    brackets = rnn.Objective(cost, {"w[1]": one, "w1": two})  # only * is a wildcard
+    assert SGD(0.1, groups={"w[1]": {"rate": 2}}).init(brackets.start(), brackets)["group_rate"].tolist() == [
+        2,
+        1,
+    ]
 
 
 OBJECTIVE, W, X = fed()

@@ -64,7 +64,7 @@ GRAPHS = [
     (lambda: viz.changes(H, gn.Graph(H)), r"before: changes compares two graphs \(gn\.Graph\), not Tanh\[3, 2\]"),
     (lambda: viz.passes(H), r"function: passes needs a compiled function \(gn\.compile\)"),
     (lambda: viz.dump("no function", "a"), r"dump needs a compiled function \(gn\.compile\), not a str"),
-    (lambda: viz.dump(FUNCTION, __file__), "folder .*test_mistakes.* cannot be written"),
+    (lambda: viz.dump(FUNCTION, __file__), "folder .*test_errors.* cannot be written"),
     *((lambda given=given: viz.units(given), r"groups must be a result of rnn\.riemannian\.unit_groups")
       for given in (None, "groups", [rnn.GRU])),
     (lambda: viz.generation(rnn.Network([rnn.Bidirectional(2)], 3, 3)), "network: .* reads later inputs"),
