@@ -122,7 +122,7 @@ class Table:
             self.notes.append(
                 "all rows are one series, in the order of the file (see also --independent-rows)"
             )
-        self._index, self.lengths, self._series = self._segments(self._groups)
+        self._index, self.lengths, _ = self._segments(self._groups)
         self.inputs: Array = x[self._index]
 
     # -- rows and cases ----------------------------------------------------------------------------

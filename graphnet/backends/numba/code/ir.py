@@ -16,8 +16,6 @@ from graphnet.graph.node import Dtype
 
 __all__ = ["Code", "LLVMValue", "bytes_of", "constant_of", "llvm_type", "vector_type"]
 
-RECORD_SLOT = 8  # bytes
-
 
 class LLVMValue(NamedTuple):
     """A typed LLVM value: `%7` or a constant."""
