@@ -43,7 +43,7 @@ COMPUTED = (
 #: Tests with the same results on each processor: simulated GPU, stored files, processes, memory.
 SAME_EVERYWHERE = (
     "tests/graphnet/backends/cuda", "tests/graphnet/backends/test_cache.py", "tests/graphnet/backends/test_races.py",
-    "tests/graphnet/backends/test_minimal.py", "tests/graphnet/backends/test_threads.py",
+    "tests/graphnet/backends/test_example_back_end.py", "tests/graphnet/backends/test_threads.py",
 )  # fmt: skip
 #: Every package imports; one test of each kind of thing; a network is trained, and pictures are drawn.
 QUICK = (

@@ -406,9 +406,10 @@ def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
     pages = {path for page in PARTS for path in paths_in(text_of(page))}
     for folder in folders:
         package, part, *_ = folder.split("/")
-        assert f"{package}/{part}/".replace("//", "/") in index, folder
+        assert f"{package}/{part}/".replace("//", "/") in index, f"name {folder} in docs/design/index.md"
         # A page may also name a folder above it, or a file inside it.
-        assert any(folder.startswith(path) or path.startswith(folder) for path in pages), folder
+        known = any(folder.startswith(path) or path.startswith(folder) for path in pages)
+        assert known, f"name {folder} in a page of docs/design/, in its line 'Modules'"
 
 
 def test_index_has_the_layers_of_test_imports() -> None:

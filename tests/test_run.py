@@ -106,7 +106,7 @@ def test_obstacles_to_a_start_are_reported(
     assert run.main() == 2
     assert "python3 run.py demo" in capsys.readouterr().out
     assert not run.STAMP.exists()
-    assert set(run.PROGRAM) == set(all_commands())
+    assert set(run.PROGRAM) == set(all_commands()), "add the command to PROGRAM in run.py"
 
 
 def test_installs_again_only_when_requirements_changed(run: ModuleType, call: Call) -> None:

@@ -175,7 +175,7 @@ class _Declared:
             self.require(
                 kind in ("first", "rest") or not nothing.any(), f'it declares `zero_if = "{kind}"`', remedy
             )
-            if all(self.inputs[i].dtype == np.float64 for i in some):
+            if all(x.dtype == np.float64 for x in (self.value, *(self.inputs[i] for i in some))):
                 others = [generator.standard_normal(x.shape) for x in self.inputs]
                 both = forward([x + b for x, b in zip(self.inputs, others, strict=True)])
                 apart = self.value + forward(others)

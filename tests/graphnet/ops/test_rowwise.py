@@ -26,7 +26,7 @@ from graphnet.ops.kernel_content import content_of
 from graphnet.plan import lower
 from graphnet.plan.instructions import KernelCall
 from tests.graphnet.backends.conftest import output_of, require_close, run_at_once
-from tests.graphnet.backends.minimal import ExampleBackend
+from tests.graphnet.backends.example_back_end import ExampleBackend
 from tests.graphnet.backends.races import planned, races
 from tests.graphnet.ops.lattices import PathSums, Recursion
 from tests.tables import case

@@ -612,4 +612,4 @@ def make_place(place: Path) -> None:
         assert main([*shlex.split(GOOD["train"]), *options, "--quiet"]) == 0
     (place / "own" / "model.safetensors").rename(place / "own.safetensors")
     (place / "damaged" / "checkpoint-000000001.safetensors").write_bytes(TEXT.encode())
-    assert set(GOOD) == set(all_commands())
+    assert set(GOOD) == set(all_commands()), "add the command to GOOD in bad_invocations.py"

@@ -18,7 +18,7 @@ from tests.graphnet.ops.op_cases import BY_OP
 from tests.graphnet.testing.test_random_graphs import graphs
 from tests.tables import case
 
-NAME, MODULE = "example", "tests.graphnet.backends.minimal"
+NAME, MODULE = "example", "tests.graphnet.backends.example_back_end"
 
 
 @pytest.fixture(autouse=True, scope="module")
