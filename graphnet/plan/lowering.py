@@ -292,6 +292,8 @@ class _Lowering:
         rows = self._reshaped(node, x, (index.size, shape[1]))
         flat = self._reshaped(node, index, (index.size,))
         y = own.reshaped(shape)
+        if y is not None and y.strides[-1] != 1:  # the kernel writes contiguous rows
+            y = None
         target = y or Buffer(node.size, node.dtype).whole(shape)
         self.instructions.append(
             Scatter(
