@@ -25,6 +25,11 @@ __all__ = ["BlockedProductJob", "OperandBlock", "PackJob", "Packed", "PackedProd
 #: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
 #: of A, they stay in the second cache.
 BLOCK_K = 256
+#: Columns of a block of B that are packed at a time, if B is large: they stay in the second cache.
+GROUP = 256
+#: Minimum size of a result for which the B of a single product is packed. In place, its long rows are in as many pages
+#: of memory, and, if their length is a power of two, in the same few sets of the caches.
+LARGE_ROWS, LARGE_COLUMNS = 128, 512
 #: Left operands of more bytes are not found in the second cache.
 FAR = 1 << 20
 
@@ -54,8 +59,21 @@ def rows_of_tile(rows: int, registers: int) -> int:
     return -(-rows // tiles)
 
 
-def _unit(view: View) -> str:
-    return "k" if view.strides[1] == 1 else "m" if view.strides[0] == 1 else ""
+class Operand(NamedTuple):
+    """A left operand: its address, length of a row, and strides along rows and within a row, in numbers."""
+
+    at: int
+    inner: int
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, context: RecordContext, view: View) -> Operand:
+        return cls(context.address(view), view.shape[1], view.strides)
+
+    @property
+    def unit(self) -> str:
+        """Axis along which numbers are contiguous."""
+        return "k" if self.strides[1] == 1 else "m" if self.strides[0] == 1 else ""
 
 
 class _ProductJob(InstructionJob):
@@ -77,7 +95,7 @@ class _ProductJob(InstructionJob):
     def multiply(
         self,
         context: RecordContext,
-        a: View,
+        a: Operand,
         c: View,
         b: int,
         b_k: int,
@@ -95,12 +113,12 @@ class _ProductJob(InstructionJob):
             width // lanes,
             rows % tile,
             columns % width,
-            _unit(a),
+            a.unit,
             accumulate,
-            _unit(a) == "k" and self.product.a.size * self.product.a.dtype.itemsize > FAR,
+            a.unit == "k" and self.product.a.size * self.product.a.dtype.itemsize > FAR,
         )
         words = (
-            context.address(a), b, context.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
+            a.at, b, context.address(c), a.inner, *a.strides, b_k, b_panel,
             c.strides[0], rows // tile, columns // width,
         )  # fmt: skip
         return Record(text_of(kernel), words)
@@ -198,12 +216,13 @@ class PackedProductJob(_ProductJob):
                 panels += start * a.shape[1] * width * c.dtype.itemsize
         elif share:
             return []
-        return [self.multiply(context, a, c, panels, width, a.shape[1] * width, width, False)]
+        left = Operand.of(context, a)
+        return [self.multiply(context, left, c, panels, width, a.shape[1] * width, width, False)]
 
 
 class BlockedProductJob(_ProductJob):
-    """The only product with its right operand, block by block. The operand's rows are read in place: packing them into
-    panels for so few reads does not pay. Columns are packed."""
+    """The only product with its right operand, block by block. A small operand's rows are read in place: packing them
+    into panels for so few reads does not pay. Columns, and large operands, are packed."""
 
     def divide(self, rows: int, columns: int, large: bool) -> None:
         parts = self.division.parts
@@ -228,16 +247,37 @@ class BlockedProductJob(_ProductJob):
             return None
         return (a, b, c) if c.size else None
 
-    def scratch(self, vector_bytes: int) -> int:
-        if self.product.b.strides[1] == 1:
-            return 0
+    @property
+    def is_large(self) -> bool:
+        """True if reading B in place, with long rows, takes longer than packing it."""
+        rows, columns = self.product.c.shape
+        return rows >= LARGE_ROWS and columns >= LARGE_COLUMNS
+
+    @property
+    def _blocks(self) -> int:
+        """Number of parts of k. Each part but the first reads C again, which is far away if it is large."""
+        return max(1, round(self.product.a.shape[1] / (2 * BLOCK_K if self.is_large else BLOCK_K)))
+
+    def _sizes(self, vector_bytes: int) -> tuple[int, int]:
+        """Maximum sizes of packed parts of A and B; 0 for an operand that is read in place."""
+        rows, columns = self.product.c.shape
+        inner = -(-self.product.a.shape[1] // self._blocks)
         lanes = vector_bytes // self.product.c.dtype.itemsize
-        columns = -(-self.product.c.shape[1] // (4 * lanes)) * 4 * lanes + 4 * lanes
+        a, b = self.product.a, self.product.b
+        left = -(-rows * inner // 64) * 64 if self.is_large and a.strides[1] != 1 else 0
+        if self.is_large:
+            return left, inner * (GROUP + 8 * lanes)
+        if b.strides[1] == 1:
+            return left, 0
+        columns = -(-columns // (4 * lanes)) * 4 * lanes + 4 * lanes
         if self.split == "columns":
             columns = columns // self.division.parts + 8 * lanes
         if columns > 24 * lanes:  # and so there may be many panels, whose last vectors are not full
             columns += 16 * lanes
-        return min(self.product.a.shape[1], 2 * BLOCK_K) * columns * self.product.c.dtype.itemsize
+        return left, inner * columns
+
+    def scratch(self, vector_bytes: int) -> int:
+        return sum(self._sizes(vector_bytes)) * self.product.c.dtype.itemsize
 
     def records(self, context: RecordContext, share: int) -> list[Record]:
         lanes = self.lanes(context)
@@ -246,18 +286,24 @@ class BlockedProductJob(_ProductJob):
             return []
         a, b, c = own
         width = panel_width(c.shape[1], lanes, context.registers, c.shape[0]) * lanes
-        blocks = max(1, round(a.shape[1] / BLOCK_K))
+        blocks = self._blocks
+        group = max(1, GROUP // width) * width if self.is_large else c.shape[1]
+        scratch = context.scratch + share * context.scratch_stride
+        for_a, for_b = self._sizes(context.vector_bytes)
         found: list[Record] = []
         for i in range(blocks):
             start, stop = share_of(a.shape[1], i, blocks)
-            left, right = part_of(a, 1, start, stop), b.row_range(start, stop)
-            at, along_k, panel = context.address(right), b.strides[0], width
-            if b.strides[1] != 1:
-                at, along_k, panel = (
-                    context.scratch + share * context.scratch_stride,
-                    width,
-                    (stop - start) * width,
-                )
-                found.append(pack_record(context, right, at, width))
-            found.append(self.multiply(context, left, c, at, along_k, panel, width, i > 0))
+            left, block = part_of(a, 1, start, stop), b.row_range(start, stop)
+            rows = Operand.of(context, left)
+            if for_a:
+                found.append(pack_record(context, left, scratch, stop - start))
+                rows = Operand(scratch, stop - start, (stop - start, 1))
+            for first in range(0, c.shape[1], group):
+                last = min(first + group, c.shape[1])
+                right, target = part_of(block, 1, first, last), part_of(c, 1, first, last)
+                at, along_k, panel = context.address(right), b.strides[0], width
+                if for_b:
+                    at, along_k, panel = scratch + for_a * c.dtype.itemsize, width, (stop - start) * width
+                    found.append(pack_record(context, right, at, width))
+                found.append(self.multiply(context, rows, target, at, along_k, panel, width, i > 0))
         return found

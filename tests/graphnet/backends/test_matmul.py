@@ -9,7 +9,7 @@ import pytest
 
 import graphnet as gn
 from graphnet.backends.numba import product_jobs
-from graphnet.backends.numba.product_jobs import BLOCK_K
+from graphnet.backends.numba.product_jobs import BLOCK_K, LARGE_COLUMNS, LARGE_ROWS
 from tests.graphnet.backends.conftest import require_close, require_same
 from tests.tables import case
 
@@ -115,6 +115,30 @@ def test_long_products_are_computed_in_blocks(dtype: str) -> None:
         for product, operands in zip(found, [(a, b), (c.T, b), (a[:3], b), (b.T, c), (a, a.T)], strict=True):
             with case(inner):
                 require_product(product, *operands)
+
+
+@both
+@pytest.mark.parametrize("rows", [LARGE_ROWS, LARGE_ROWS + 5])
+def test_large_products_are_packed(dtype: str, rows: int) -> None:
+    """Blocks and groups of columns with remainders, in every memory layout; the same bits for any threads."""
+    for inner, columns in ((70, LARGE_COLUMNS), (3 * BLOCK_K + 1, LARGE_COLUMNS + 33), (5 * BLOCK_K, 1100)):
+        a, b = matrix(rows, inner, dtype), matrix(inner, columns, dtype)
+        wide = matrix(rows, 2 * inner, dtype)
+        layouts = [(a, b), (a.T, b), (a, b.T), (a.T, b.T), (wide, b)]
+        leaves = [[gn.input(x.shape, dtype) for x in pair] for pair in layouts]
+        turns = [(lambda x: x, lambda y: y), (lambda x: x.T, lambda y: y), (lambda x: x, lambda y: y.T),
+                 (lambda x: x.T, lambda y: y.T), (lambda x: x[:, ::2], lambda y: y)]  # fmt: skip
+        nodes = [left(x) @ right(y) for (x, y), (left, right) in zip(leaves, turns, strict=True)]
+        nodes.append(
+            gn.concatenate([left_zero := gn.constant(np.zeros((rows, 3), dtype)), nodes[1], left_zero], 1)
+        )
+        flat, arrays = [x for pair in leaves for x in pair], [x for pair in layouts for x in pair]
+        found = [gn.compile(nodes, flat, threads=threads)(*arrays) for threads in (1, 2, 3)]
+        for n, product in enumerate(found[0]):
+            with case(inner, columns, n):
+                left, right = (wide[:, ::2], b) if n == 4 else (a, b)
+                require_product(product[:, 3:-3] if n == 5 else product, left, right)
+                assert all(np.array_equal(product, others[n]) for others in found[1:])
 
 
 @both
