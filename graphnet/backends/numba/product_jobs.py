@@ -29,7 +29,7 @@ BLOCK_K = 256
 GROUP = 256
 #: Minimum size of a result for which the B of a single product is packed. In place, its long rows are in as many pages
 #: of memory, and, if their length is a power of two, in the same few sets of the caches.
-LARGE_ROWS, LARGE_COLUMNS = 128, 512
+LARGE_ROWS, LARGE_COLUMNS = 192, 512
 #: Left operands of more bytes are not found in the second cache.
 FAR = 1 << 20
 
