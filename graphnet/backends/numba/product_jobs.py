@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphnet.backends.numba.code.ir import llvm_type
-from graphnet.backends.numba.code.product import PackKernel, ProductKernel
+from graphnet.backends.numba.code.product import UNROLLED, PackKernel, ProductKernel
 from graphnet.backends.numba.jobs import (
     CoreDivision,
     InstructionJob,
@@ -37,6 +37,12 @@ FAR = 1 << 20
 #: Minimum size of a right operand whose columns cores share if there are too few rows to share: reading it takes a core
 #: ten times as long as waiting for another core.
 SHARED = 1 << 18
+#: Minimum size of one whose columns they share instead of rows: then a core does not read the part of the others.
+OWN_COLUMNS = 1 << 20
+#: Right operands in panels that are larger come from memory: the next panel is prefetched.
+PREFETCHED = 1 << 22
+#: Maximum bytes of a part of a panel, which stays in the second cache for all rows of A.
+PANEL = 600_000
 
 
 def panel_width(columns: int, lanes: int, registers: int, rows: int) -> int:
@@ -85,6 +91,11 @@ class _ProductJob(InstructionJob):
         work = rows * columns * product.a.shape[1] / 100
         self.divide(rows, columns, follows or work >= division.least)
 
+    @property
+    def prefetches(self) -> bool:
+        """True if the kernel prefetches the next panel of B."""
+        return False
+
     def divide(self, rows: int, columns: int, large: bool) -> None:
         if large and rows >= 2 * self.division.parts:
             self.split, self.count, self.tiles = "rows", rows, self.division.tiles(rows)
@@ -116,6 +127,7 @@ class _ProductJob(InstructionJob):
             a.unit,
             accumulate,
             a.unit == "k" and self.product.a.size * self.product.a.dtype.itemsize > FAR,
+            ahead=-(-width // lanes * UNROLLED // -(-rows // tile)) if self.prefetches else 0,
         )
         words = (
             a.at, b, context.address(c), a.inner, *a.strides, b_k, b_panel,
@@ -188,7 +200,7 @@ class PackJob(InstructionJob):
 
 
 class PackedProductJob(_ProductJob):
-    """A product whose right operand is already in panels. Cores share its rows, or large panels if rows are few."""
+    """A product whose right operand is already in panels. Cores share its rows, or large panels."""
 
     def __init__(
         self, product: MatrixProduct, packed: Packed, division: CoreDivision, follows: bool = False
@@ -197,8 +209,13 @@ class PackedProductJob(_ProductJob):
         self.packed = packed
         self.reads = [product.reads[0], Access(packed.view, False)]
         panels = -(-product.c.shape[1] // packed.width)
-        if not self.split and product.b.size >= SHARED and panels >= division.parts > 1:
+        alone = product.b.size >= (OWN_COLUMNS if self.split else SHARED)
+        if alone and panels >= division.parts > 1:
             self.split, self.count = "columns", panels
+
+    @property
+    def prefetches(self) -> bool:
+        return self.product.b.size > PREFETCHED
 
     def records(self, context: RecordContext, share: int) -> list[Record]:
         a, c = self.product.a, self.product.c
@@ -216,8 +233,14 @@ class PackedProductJob(_ProductJob):
                 panels += start * a.shape[1] * width * c.dtype.itemsize
         elif share:
             return []
-        left = Operand.of(context, a)
-        return [self.multiply(context, left, c, panels, width, a.shape[1] * width, width, False)]
+        inner, item = a.shape[1], c.dtype.itemsize
+        blocks = -(-inner * width * item // PANEL)
+        found = []
+        for i in range(blocks):
+            start, stop = share_of(inner, i, blocks)
+            left, right = Operand.of(context, part_of(a, 1, start, stop)), panels + start * width * item
+            found.append(self.multiply(context, left, c, right, width, inner * width, width, i > 0))
+        return found
 
 
 class BlockedProductJob(_ProductJob):

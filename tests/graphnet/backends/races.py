@@ -134,6 +134,10 @@ def _rows(job: InstructionJob, share: int, rows: int) -> tuple[int, int]:
 
 def _of_panels(job: PackedProductJob, share: int) -> tuple[Views, Views]:
     a, c = job.product.a, job.product.c
+    if job.split == "columns":
+        own = share_of(job.count, share, job.shares)
+        start, stop = (min(n * job.packed.width, c.shape[1]) for n in own)
+        return [a, job.packed.view] if start < stop else [], _cut(c, 1, start, stop)
     start, stop = _rows(job, share, a.shape[0])
     panels = [job.packed.view] if start < stop else []
     return [*_cut(a, 0, start, stop), *panels], _cut(c, 0, start, stop)

@@ -9,6 +9,7 @@ import pytest
 
 import graphnet as gn
 from graphnet.backends.numba import product_jobs
+from graphnet.backends.numba import product_jobs
 from graphnet.backends.numba.product_jobs import BLOCK_K, LARGE_COLUMNS, LARGE_ROWS
 from tests.graphnet.backends.conftest import require_close, require_same
 from tests.tables import case
@@ -139,6 +140,24 @@ def test_large_products_are_packed(dtype: str, rows: int) -> None:
                 left, right = (wide[:, ::2], b) if n == 4 else (a, b)
                 require_product(product[:, 3:-3] if n == 5 else product, left, right)
                 assert all(np.array_equal(product, others[n]) for others in found[1:])
+
+
+@both
+def test_products_with_far_weights(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores have columns of their own, panels have parts, and the next one is prefetched, as for a B of 16 MB."""
+    for name in ("OWN_COLUMNS", "PREFETCHED", "PANEL"):
+        monkeypatch.setattr(product_jobs, name, 10_000)
+    for rows, inner, columns in ((3, 129, 401), (17, 700, 250), (64, 333, 1100)):
+        a, b = matrix(rows, inner, dtype), matrix(inner, columns, dtype)
+        x, w = gn.input(a.shape, dtype), gn.parameter(b)
+        nodes = [x @ w, (2 * x) @ w]
+        found = [gn.compile(nodes, [x], threads=threads)(a) for threads in (1, 2, 3)]
+        with case(rows, inner, columns):
+            require_product(found[0][0], a, b)
+            require_product(found[0][1], 2 * a, b)
+            assert all(
+                np.array_equal(p, q) for each in found[1:] for p, q in zip(found[0], each, strict=True)
+            )
 
 
 @both

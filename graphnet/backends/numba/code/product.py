@@ -48,7 +48,8 @@ class ProductKernel:
     Record: A, B, C (addresses), K, strides (elements) of A along m and k, of B along k and from panel to
     panel, of C along m, then the number of whole row blocks and whole panels. `tail_rows` and
     `tail_columns` are the remainders; `unit` is the axis along which A is contiguous ("m", "k" or ""). far: rows of A
-    are contiguous and do not fit the caches, so those of the next tile are prefetched.
+    are contiguous and do not fit the caches, so those of the next tile are prefetched. ahead: lines of the next panel
+    that are prefetched in UNROLLED steps of k.
     """
 
     scalar: str
@@ -60,6 +61,7 @@ class ProductKernel:
     unit: str
     accumulate: bool
     far: bool = False
+    ahead: int = 0
 
     @property
     def lanes(self) -> int:
@@ -89,6 +91,9 @@ class _ProductCode(_MatrixCode):
             self.slot(i) for i in range(5, 13)
         )
         width = kernel.vectors * kernel.lanes
+        # Each tile prefetches a piece of the next panel.
+        self.per_line = LINE // bytes_of(kernel.scalar)
+        piece = self.multiply(self.K, self.integer(self.per_line // UNROLLED * kernel.ahead))
 
         def panel(j: LLVMValue, columns: int) -> None:
             b_panel_j = self.at(b, j, b_panel)
@@ -101,7 +106,12 @@ class _ProductCode(_MatrixCode):
                     # Later panels read these rows from the cache.
                     is_first = self.compare("eq", j, self.integer(0))
                     self.when(is_first, lambda: self.ask_for(self.at(a_i, self.integer(rows), self.a_m)))
-                self.tile(a_i, b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns)
+                later = (
+                    self.at(self.offset(b_panel_j, kernel.scalar, b_panel), i, piece)
+                    if kernel.ahead
+                    else None
+                )
+                self.tile(a_i, b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns, later)
                 return []
 
             self.loop(self.integer(0), blocks, 1, [], lambda i, _: block(i, kernel.rows))
@@ -129,7 +139,9 @@ class _ProductCode(_MatrixCode):
 
         self.loop(self.integer(0), self.K, LINE // item, [], line)
 
-    def tile(self, a: LLVMValue, b: LLVMValue, c: LLVMValue, rows: int, columns: int) -> None:
+    def tile(
+        self, a: LLVMValue, b: LLVMValue, c: LLVMValue, rows: int, columns: int, later: LLVMValue | None
+    ) -> None:
         scalar, lanes, unit = self.kernel.scalar, self.kernel.lanes, self.kernel.unit
         vectors = _vectors(columns, lanes)
         starts = [a] if unit == "m" else [self.at(a, self.integer(i), self.a_m) for i in range(rows)]
@@ -163,6 +175,10 @@ class _ProductCode(_MatrixCode):
             return result
 
         def steps(k: LLVMValue, sums: list[LLVMValue]) -> list[LLVMValue]:
+            if later is not None:
+                here = self.at(later, k, self.integer(self.per_line // UNROLLED * self.kernel.ahead))
+                for n in range(self.kernel.ahead):
+                    self.prefetch(self.offset(here, scalar, self.integer(n * self.per_line)), soon=False)
             for u in range(UNROLLED):
                 sums = step(self.add(k, self.integer(u)), sums)
             return sums
