@@ -9,7 +9,6 @@ import pytest
 
 import graphnet as gn
 from graphnet.backends.numba import product_jobs
-from graphnet.backends.numba import product_jobs
 from graphnet.backends.numba.product_jobs import BLOCK_K, LARGE_COLUMNS, LARGE_ROWS
 from tests.graphnet.backends.conftest import require_close, require_same
 from tests.tables import case
