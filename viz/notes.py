@@ -228,7 +228,7 @@ class TimeNotes(_Heated):
 def times(function: Function, *arrays: Any, repeats: int = 5) -> TimeNotes:
     """Notes with the time of each node of `function.graph`, measured by `function.profile(*arrays)`.
 
-    function: compiled function. arrays: its inputs. repeats: number of runs; the fastest counts; 5 by default.
+    function: compiled function. arrays: its inputs. repeats: number of runs, 5 by default; their median counts.
 
     >>> x = gn.input((3, 2), name="x")
     >>> function = gn.compile(gn.tanh(x), [x])

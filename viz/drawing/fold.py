@@ -197,14 +197,15 @@ class _Folding:
         return None
 
     def fold_product(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
-        """x @ W: an edge labeled W."""
+        """x @ W: an edge labeled W; W @ x: an edge labeled W @."""
         left, right = node.inputs
         weight, x = (right, left) if right in self.text else (left, right)
         operands = self.operands((x,))
         (operand,) = operands
         label = self.text[weight]
         if self.is_free(node) and len(operand.labels) < _MOST_LABELS and not _has_bias(operand):
-            return drawn, (replace(operand, labels=(*operand.labels, label)),)
+            edge = f"{label} {drawn.symbol}" if weight is left and node.op.is_product else label
+            return drawn, (replace(operand, labels=(*operand.labels, edge)),)
         symbol = f"{drawn.symbol} {label}" if weight is right else f"{label} {drawn.symbol}"
         return replace(drawn, symbol=symbol, operands=operands), ()
 
