@@ -91,9 +91,7 @@ class _ProductCode(_MatrixCode):
             self.slot(i) for i in range(5, 13)
         )
         width = kernel.vectors * kernel.lanes
-        # Each tile prefetches a piece of the next panel.
         self.per_line = LINE // bytes_of(kernel.scalar)
-        piece = self.multiply(self.K, self.integer(self.per_line // UNROLLED * kernel.ahead))
 
         def panel(j: LLVMValue, columns: int) -> None:
             b_panel_j = self.at(b, j, b_panel)
@@ -106,11 +104,10 @@ class _ProductCode(_MatrixCode):
                     # Later panels read these rows from the cache.
                     is_first = self.compare("eq", j, self.integer(0))
                     self.when(is_first, lambda: self.ask_for(self.at(a_i, self.integer(rows), self.a_m)))
-                later = (
-                    self.at(self.offset(b_panel_j, kernel.scalar, b_panel), i, piece)
-                    if kernel.ahead
-                    else None
-                )
+                later = None
+                if kernel.ahead:  # each tile prefetches a piece of the next panel
+                    piece = self.multiply(self.K, self.integer(self.per_line // UNROLLED * kernel.ahead))
+                    later = self.at(self.offset(b_panel_j, kernel.scalar, b_panel), i, piece)
                 self.tile(a_i, b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns, later)
                 return []
 
