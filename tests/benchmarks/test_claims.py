@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -71,7 +72,12 @@ def test_every_claim_is_on_its_page() -> None:
             assert f"python -m {claim.command.split(' --', 1)[0]}" in page
 
 
-def test_claims_are_evaluated() -> None:
+def test_claims_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "`torch.nn.LSTM` takes 2.9 times as long (a), and b\nas graphnet (1.1 times with its best settings)"
+    )
+    (tmp_path / "README.md").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(claims, "ROOT", tmp_path)
     pattern = r"`torch.nn.LSTM` takes ([\d.]+) times as long \("
     faster, smaller, here = (Claim("README.md", pattern, "c", float, better, "") for better in (1, -1, 0))
     memory = replace(smaller, tolerance=0.05, neutral=0)
