@@ -200,7 +200,7 @@ def _one_hot(columns: Columns, frame: Frame, name: str, notes: list[str]) -> Arr
 
 def notes_on_classes(columns: Columns, frame: Frame) -> list[str]:
     """Returns a note if words such as None in the column of the classes are taken for empty cells."""
-    if columns.classes is None or columns.targets[0] not in frame.names():
+    if columns.classes is None or columns.targets[0] not in frame.columns:
         return []
     (name,) = columns.targets
     words = _words_for_empty(frame, name)
@@ -228,7 +228,8 @@ def _is_empty(cell: str) -> bool:
 
 def _words_for_empty(frame: Frame, name: str) -> str:
     """Words such as NA that are taken for empty cells, in brackets."""
-    words = sorted({cell for cell in frame.texts(name) if cell and _is_empty(cell)})
+    both = zip(frame[name], frame.texts(name), strict=True)
+    words = sorted({text for cell, text in both if isinstance(cell, str) and text and _is_empty(text)})
     return f" ({', '.join(map(shown, words))})" if words else ""
 
 

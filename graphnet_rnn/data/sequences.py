@@ -383,7 +383,7 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
 
 
 def balanced_weights(labels: Any, weights: Any = None) -> Array:
-    """w_n = v_n N / (K N_k), k the label of case (or time step) n: all K classes have the same total weight
+    """w_n = v_n N / (K N_k), k the label of case (or time step) n: all K classes with weight get the same total weight
 
     labels: whole numbers of any shape. weights: v >= 0, of the same shape; default None, all 1. N_k is the total weight
     of class k, and N that of all classes; classes without weight do not count. Returns weights of the same shape.

@@ -408,7 +408,7 @@ class Table:
             known = [times for times in after if times is not None]
             if known:
                 texts = written(np.concatenate(known), columns.date_format, self._zoned)
-                kind = self._frame[time].dtype.kind  # numbers in the table: numbers here, too
+                kind = self._frame[time].dtype.kind  # an array of numbers in the table: numbers here, too
                 cells = iter(map(int if kind in "iu" else float, texts) if kind in "iuf" else texts)
                 found[time] = [
                     next(cells) if times is not None else None for times in after for _ in range(horizon)

@@ -101,7 +101,7 @@ class Stream(Problem):
             )
         self.model = learner.network
         self.items = self.every
-        self._inputs, self._targets = _sequences("Stream", self.model, inputs, targets)
+        self._inputs, self._targets = _sequences("Stream", self.model, inputs, targets, weights)
         if self._inputs.shape[1] != learner.batch:
             raise DataError(
                 f"Stream: the learner has batch={learner.batch}, but there are {self._inputs.shape[1]} sequences"
@@ -172,12 +172,19 @@ class Stream(Problem):
         self.learner.random_state = numbers["random"]
 
 
-def _sequences(who: str, network: Network, inputs: Any, targets: Any) -> tuple[Array, Array]:
+def _sequences(
+    who: str, network: Network, inputs: Any, targets: Any, weights: Any = None
+) -> tuple[Array, Array]:
+    """Returns inputs and targets as the learner reads them; targets of weight 0 may have any values."""
     x, t = checked_inputs(who, network, inputs), array_of(f"{who}: targets", targets)
     classes = network.loss == "softmax"
     shape = x.shape[:2] if classes else (*x.shape[:2], network.outputs)
     if t.shape != shape:
         raise DataError(f"{who}: targets must be {list(shape)}, not {list(t.shape)}")
+    if weights is not None and np.shape(weights) == (len(t),):
+        t = np.where(
+            np.reshape(np.asarray(weights) != 0, (-1, *[1] * (t.ndim - 1))), t, np.zeros((), t.dtype)
+        )
     name = f"{who}: targets"
     return x, checked_symbols(name, t, network.outputs) if classes else checked_floats(name, t, network.dtype)
 

@@ -128,11 +128,13 @@ class Drawing:
 
     def _less_flat(self, picture: Picture) -> str:
         """Layout for a slide: with more space between rows, if it would be a strip."""
+        before = 0.0
         for spread in (1.0, 1.5, 2.0, 2.5, 3.0, 4.0):
             bare = self._bare(picture, spread)
             wide, high = extent_of(bare)
-            if wide <= _FLAT * high:
+            if wide <= _FLAT * high or high == before:  # fine, or a chain in one row
                 break
+            before = high
         return bare
 
     @cached_property

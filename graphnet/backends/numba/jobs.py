@@ -1,7 +1,8 @@
 """Jobs: instructions as kernels and records, divided among the cores.
 
 Every job is divided by rows, by columns, or not at all. Where a core reads only rows that it wrote itself, the
-next job needs no waiting: a recurrence runs from the first time step to the last without one.
+next job needs no waiting: a recurrence runs from the first time step to the last without one, unless its weights are
+so large that cores divide their columns.
 """
 
 from __future__ import annotations

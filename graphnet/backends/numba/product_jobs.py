@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphnet.backends.numba.code.ir import llvm_type
-from graphnet.backends.numba.code.product import UNROLLED, PackKernel, ProductKernel
+from graphnet.backends.numba.code.product import LINE, UNROLLED, PackKernel, ProductKernel
 from graphnet.backends.numba.jobs import (
     CoreDivision,
     InstructionJob,
@@ -23,13 +23,15 @@ from graphnet.plan.views import View
 __all__ = ["BlockedProductJob", "OperandBlock", "PackJob", "Packed", "PackedProductJob", "panel_width"]
 
 #: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
-#: of A, they stay in the second cache.
+#: of A, they stay in the second cache. Twice as many for large products.
 BLOCK_K = 256
 #: Columns of a block of B that are packed at a time, if B is large: they stay in the second cache.
 GROUP = 256
 #: Minimum size of a result for which the B of a single product is packed. In place, its long rows are in as many pages
 #: of memory, and, if their length is a power of two, in the same few sets of the caches.
 LARGE_ROWS, LARGE_COLUMNS = 192, 512
+#: A left operand whose rows are not contiguous is packed for at least so many columns of a core, up to this size.
+PACK_A, LARGEST_A = 1024, 1 << 22
 #: Left operands of more bytes are not found in the second cache.
 FAR = 1 << 20
 
@@ -117,6 +119,7 @@ class _ProductJob(InstructionJob):
         rows, columns = c.shape
         lanes = self.lanes(context)
         tile = rows_of_tile(rows, context.registers)
+        lines = width // lanes * UNROLLED * context.vector_bytes // LINE
         kernel = ProductKernel(
             self.scalar,
             context.vector_bytes,
@@ -127,7 +130,7 @@ class _ProductJob(InstructionJob):
             a.unit,
             accumulate,
             a.unit == "k" and self.product.a.size * self.product.a.dtype.itemsize > FAR,
-            ahead=-(-width // lanes * UNROLLED // -(-rows // tile)) if self.prefetches else 0,
+            ahead=-(-lines // -(-rows // tile)) if self.prefetches else 0,
         )
         words = (
             a.at, b, context.address(c), a.inner, *a.strides, b_k, b_panel,
@@ -209,8 +212,11 @@ class PackedProductJob(_ProductJob):
         self.packed = packed
         self.reads = [product.reads[0], Access(packed.view, False)]
         panels = -(-product.c.shape[1] // packed.width)
-        alone = product.b.size >= (OWN_COLUMNS if self.split else SHARED)
-        if alone and panels >= division.parts > 1:
+        by_rows = self.split == "rows"
+        if by_rows and (product.a.size > 4 * product.b.size or panels < 4 * division.parts):
+            return  # each core would read all of a large A, or panels would divide unevenly
+        least = OWN_COLUMNS if by_rows else SHARED
+        if product.b.size >= least and panels >= division.parts > 1:
             self.split, self.count = "columns", panels
 
     @property
@@ -234,7 +240,7 @@ class PackedProductJob(_ProductJob):
         elif share:
             return []
         inner, item = a.shape[1], c.dtype.itemsize
-        blocks = -(-inner * width * item // PANEL)
+        blocks = max(1, -(-inner * width * item // PANEL))
         found = []
         for i in range(blocks):
             start, stop = share_of(inner, i, blocks)
@@ -287,7 +293,10 @@ class BlockedProductJob(_ProductJob):
         inner = -(-self.product.a.shape[1] // self._blocks)
         lanes = vector_bytes // self.product.c.dtype.itemsize
         a, b = self.product.a, self.product.b
-        left = -(-rows * inner // 64) * 64 if self.is_large and a.strides[1] != 1 else 0
+        # Each core packs the rows of A that it reads: this pays for many columns.
+        parts = self.division.parts if self.split == "columns" else 1
+        packs_a = self.is_large and a.strides[1] != 1 and columns >= PACK_A * parts
+        left = -(-rows * inner // 64) * 64 if packs_a and rows * inner < LARGEST_A else 0
         if self.is_large:
             return left, inner * (GROUP + 8 * lanes)
         if b.strides[1] == 1:

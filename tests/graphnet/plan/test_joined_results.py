@@ -17,7 +17,8 @@ W = gn.parameter(random.normal(size=(4, 3, 1)))
 
 #: Name -> (op, shapes of its inputs).
 OPS: dict[str, tuple[Callable[..., Node], tuple[tuple[int, ...], ...]]] = {
-    "product": (lambda x, y: x @ y, ((3, 4), (4, 1))),
+    "product": (lambda x, y: x @ y, ((3, 4), (4, 2))),
+    "product of one column": (lambda x, y: x @ y, ((3, 4), (4, 1))),
     "batch of products": (lambda x, y: x @ y, ((2, 3, 4), (4, 1))),
     "gradient of a lookup": (lambda c: gn.gradient(gn.sum(W[[0, 0, 1, 2, 0]] * c), [W])[0], ((5, 3, 1),)),
     **{

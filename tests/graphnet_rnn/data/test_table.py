@@ -669,3 +669,7 @@ def test_words_for_empty_targets_are_named() -> None:
     table = Table(columns, Choice(targets="y"))
     assert table.columns.classes == ("mild",)
     assert any("column 'y' are empty ('NA', 'None'): no targets" in note for note in table.notes)
+    missing = Table({**columns, "y": np.array([None, "mild", "", np.nan], object)}, Choice(targets="y"))
+    assert not any("'y'" in note for note in missing.notes), "no words"
+    days = Table({"day": [1.0, 2.0], "y": ["a", "b"]}, Choice(targets="y"))
+    assert Table({"day": [1.0, 2.0]}, Choice(), days.columns).inputs.shape == (2, 1, 1)

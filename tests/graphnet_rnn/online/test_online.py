@@ -349,6 +349,8 @@ def test_invalid_streams_leave_the_weights_unchanged() -> None:
     for error, changed, words in wrong:
         with case(words), pytest.raises(error, match=words):
             rnn.Stream(**{"learner": RTRL(net), "inputs": x, "targets": t, **changed})
+    without = np.where(np.arange(len(t))[:, np.newaxis] == 1, -1, t)  # targets of weight 0 may have any value
+    rnn.Stream(RTRL(net), x, without, every=5, weights=[1, 0, 1, 1, 1])
     net = network(rnn.Elman(3), loss="squared", dtype="float32")
     before = net.theta.copy()
     x, t = np.ones((1, 1, 4)), np.full((1, 1, 4), 1e30)

@@ -124,7 +124,7 @@ class _ProductCode(_MatrixCode):
             panel(panels, kernel.tail_columns)
 
     # Prefetching into the first-level cache gains half as much. Prefetching C, or more of A, costs up to 5 %,
-    # and prefetching in the innermost loop takes the place of loads.
+    # and prefetching A in the innermost loop takes the place of loads.
     def ask_for(self, a: LLVMValue) -> None:
         """Prefetches a tile's rows of A, starting here; no effect past the end of A."""
         starts = [self.at(a, self.integer(i), self.a_m) for i in range(self.kernel.rows)]
