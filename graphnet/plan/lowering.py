@@ -291,9 +291,7 @@ class _Lowering:
         own = self._own(node)
         rows = self._reshaped(node, x, (index.size, shape[1]))
         flat = self._reshaped(node, index, (index.size,))
-        y = own.reshaped(shape)
-        if y is not None and y.strides[-1] != 1:  # the kernel writes contiguous rows
-            y = None
+        y = _in_rows(own, shape)
         target = y or Buffer(node.size, node.dtype).whole(shape)
         self.instructions.append(
             Scatter(
@@ -306,8 +304,8 @@ class _Lowering:
     def _reshaped(self, node: Node, x: Node, shape: Shape) -> View:
         """x in another shape, with contiguous rows; copied if necessary."""
         source = self.view(x)
-        found = source.reshaped(shape)
-        if found is None or (len(shape) > 1 and found.strides[-1] != 1 and found.size):
+        found = _in_rows(source, shape)
+        if found is None:
             copy = Buffer(x.size, x.dtype).whole(x.shape)
             self._copy(node, x, source, copy)
             return copy.buffer.whole(shape)
@@ -436,6 +434,13 @@ class _Body:
     def step(self, step: Step) -> int:
         self.steps.append(step)
         return len(self.loads) + len(self.steps) - 1
+
+
+def _in_rows(view: View, shape: Shape) -> View | None:
+    """The view in another shape with contiguous rows, which kernels need; None if this is impossible."""
+    found = view.reshaped(shape)
+    strided = found is not None and len(shape) > 1 and found.strides[-1] != 1 and found.size
+    return None if strided else found
 
 
 def _number(number: float | int | bool, dtype: Dtype) -> Step:

@@ -326,10 +326,10 @@ class BlockedProductJob(_ProductJob):
         for i in range(blocks):
             start, stop = share_of(a.shape[1], i, blocks)
             left, block = part_of(a, 1, start, stop), b.row_range(start, stop)
-            rows = Operand.of(context, left)
+            operand = Operand.of(context, left)
             if for_a:
                 found.append(pack_record(context, left, scratch, stop - start))
-                rows = Operand(scratch, stop - start, (stop - start, 1))
+                operand = Operand(scratch, stop - start, (stop - start, 1))
             for first in range(0, c.shape[1], group):
                 last = min(first + group, c.shape[1])
                 right, target = part_of(block, 1, first, last), part_of(c, 1, first, last)
@@ -337,5 +337,5 @@ class BlockedProductJob(_ProductJob):
                 if for_b:
                     at, along_k, panel = scratch + for_a * c.dtype.itemsize, width, (stop - start) * width
                     found.append(pack_record(context, right, at, width))
-                found.append(self.multiply(context, rows, target, at, along_k, panel, width, i > 0))
+                found.append(self.multiply(context, operand, target, at, along_k, panel, width, i > 0))
         return found
