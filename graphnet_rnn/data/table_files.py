@@ -1,4 +1,4 @@
-"""Reading of tables: CSV and Parquet, as columns by name."""
+"""Reading and writing of tables: CSV and Parquet, as columns by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "decoded", "is_table"]
+__all__ = ["TABLES", "decoded", "is_table", "table_bytes"]
 
 T = TypeVar("T")
 
@@ -175,3 +175,18 @@ TABLES: dict[str, Callable[[Path], dict[str, Array]]] = {".csv": _csv, ".parquet
 def is_table(path: str | Path) -> bool:
     """True if the file is a table, by its ending."""
     return Path(path).suffix.lower() in TABLES
+
+
+def table_bytes(path: str | Path, columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """Returns the content of a table file: Parquet if `path` ends in .parquet, else CSV."""
+    if Path(path).suffix.lower() == ".parquet":
+        parquet = package_for(f"writing {path}", "pyarrow.parquet", "pyarrow")
+        arrow = package_for(f"writing {path}", "pyarrow", "pyarrow")
+        file = io.BytesIO()
+        parquet.write_table(arrow.table(dict(columns), metadata={"written by": "graphnet"}), file)
+        return file.getvalue()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()

@@ -37,11 +37,12 @@ OURS = {
     ".tex": (b"\\begin{tabular}", b"% Picture by graphnet:"),
     ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr", b"predicted_"),
     ".npz": (b"prediction.npy", b"probability.npy"),
+    ".parquet": (b"graphnet",),
     ".jsonl": (b'"contexts": [', b'"true_log_p": ', b'"calls": '),  # timelag, debag, control
 }
 #: Mark of our model files, which are never overwritten by other outputs.
 MODEL = b'"graphnet":"{'
-#: Bytes of a file to read for its mark.
+#: Bytes at the start (or end) of a file to read for its mark.
 HEAD = 1 << 16
 
 
@@ -74,6 +75,8 @@ def require_ending(
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
+        if ending == ".parquet":  # its schema is at the end
+            file.seek(max(0, os.path.getsize(path) - HEAD))
         head = file.read(HEAD)
     theirs = ending in OURS and not any(mark in head for mark in OURS[ending])
     if head and (theirs or MODEL in head):

@@ -8,9 +8,8 @@ forecasts the rows after the end of each case.
 from __future__ import annotations
 
 import argparse
-import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
-from graphnet_rnn.data.table_files import is_table
+from graphnet_rnn.data.table_files import is_table, table_bytes
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.network.running import run as run_network
@@ -33,7 +32,7 @@ EXAMPLE = """example:
   graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --pieces 48 --out new.csv
   graphnet-rnn predict runs/sales-LSTM/model.safetensors sales.csv --out next.csv --chart next.png"""
 
-KINDS = (".npz", ".csv")
+KINDS = (".npz", ".csv", ".parquet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         required=True,
-        help="output file: .npz with shape (time, cases, ...), or .csv",
+        help="output file: .npz with shape (time, cases, ...), or a table: .csv, .parquet",
     )
     add("--chart", metavar="FILE", help="write a chart of the forecasts; .svg, .png or .pdf")
     add_cell(parser)
@@ -85,9 +84,9 @@ def run(options: argparse.Namespace) -> int:
         content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
     elif table is not None:
         columns = table.predictions(outputs, network.loss)
-        content = _csv(list(columns), list(columns.values()))
+        content = table_bytes(options.out, columns)
     else:
-        content = _table(found, len(x), lengths, network.pool is None)
+        content = table_bytes(options.out, _columns(found, len(x), lengths, network.pool is None))
     write_atomically(options.out, content)
     if table is not None and (horizon := table.columns.horizon) is not None:
         print(f"wrote {options.out}: forecasts of the next {horizon:,} rows of each case")
@@ -96,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
             save_chart(viz.forecast(table.forecasts(outputs)), options.chart)
         return 0
-    names = list(found) if table is None or not options.out.lower().endswith(".csv") else list(columns)
+    names = list(found) if table is None or options.out.lower().endswith(".npz") else list(columns)
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
     print(f"wrote {options.out}: {', '.join(names)} of {x.shape[1]:,} cases, {steps:,} steps in all")
     return 0
@@ -108,28 +107,22 @@ def _arrays(found: Mapping[str, Array]) -> bytes:
     return file.getvalue()
 
 
-def _table(found: Mapping[str, Array], time: int, lengths: Array | None, by_step: bool) -> bytes:
-    """CSV with a row for each time step of each case, or for each case."""
-    cases = next(iter(found.values())).shape[int(by_step)]
-    case = np.arange(cases)
-    names, columns = ["case"], [case]
+def _columns(
+    found: Mapping[str, Array], time: int, lengths: Array | None, by_step: bool
+) -> dict[str, list[Any]]:
+    """Columns with a row for each time step of each case, or for each case."""
+    case = np.arange(next(iter(found.values())).shape[int(by_step)])
     rows: tuple[Array, ...] = (case,)
+    columns = {"case": case.tolist()}
     if by_step:
-        ends = np.full(cases, time) if lengths is None else lengths
-        case = np.repeat(case, ends)
+        ends = np.full(len(case), time) if lengths is None else lengths
         step = np.concatenate([np.arange(end) for end in ends])
-        names, columns, rows = ["case", "step"], [case, step], (step, case)
+        case = np.repeat(case, ends)
+        rows = step, case
+        columns = {"case": case.tolist(), "step": step.tolist()}
     for name, array in found.items():
-        values = array[rows].reshape(len(case), -1)
-        width = values.shape[1]
-        names += [name] if width == 1 else [f"{name}_{end}" for end in range(width)]
-        columns += list(values.T)
-    return _csv(names, [column.tolist() for column in columns])
-
-
-def _csv(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(zip(*columns, strict=True))
-    return text.getvalue().encode()
+        values = array[rows].reshape(len(case), -1).T.tolist()
+        columns.update(
+            (name if len(values) == 1 else f"{name}_{n}", column) for n, column in enumerate(values)
+        )
+    return columns

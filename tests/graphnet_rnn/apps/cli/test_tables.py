@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import graphnet_rnn as rnn
@@ -66,6 +67,13 @@ def test_a_forecast_by_the_command_line(capsys: Any) -> None:
     ]
     assert main(["predict", MODEL, "sales.csv", "--out", "next.csv"]) == 0  # overwrites its own file
     assert main(["predict", MODEL, "sales.csv", "--out", "sales.csv"]) == 2
+    for _ in range(2):  # overwrites its own file
+        assert main(["predict", MODEL, "sales.csv", "--out", "next.parquet"]) == 0
+    assert [
+        {name: str(value) for name, value in row.items()} for row in pq.read_table("next.parquet").to_pylist()
+    ] == table("next.csv")
+    pq.write_table(pq.read_table("next.parquet").replace_schema_metadata(None), "own.parquet")
+    assert main(["predict", MODEL, "sales.csv", "--out", "own.parquet"]) == 2
 
 
 def test_validation_and_evaluation_of_a_table_agree(capsys: Any) -> None:
