@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -297,10 +298,11 @@ def _require_resolution(frame: Frame, name: str, found: Array) -> None:
     there = ~np.isnan(found)
     if not there.any():
         return
-    exact = found[there]
+    exact = centered = found[there]
     if np.abs(exact).max() > 2**53:  # float64 rounds whole numbers
-        exact = np.array([np.longdouble(str(value).strip()) for value in frame[name][there]])
-    step = coarse_step(exact)
+        fractions = [Fraction(str(value).strip()) for value in frame[name][there]]
+        centered = np.array([float(value - fractions[0]) for value in fractions])
+    step = coarse_step(exact, centered)
     if step:
         raise DataError(
             f"{frame.where}: float32 rounds the values of the column {shown(name)}, from {exact.min():.16g} to "
@@ -308,16 +310,18 @@ def _require_resolution(frame: Frame, name: str, found: Array) -> None:
         )
 
 
-def coarse_step(values: Array) -> float:
+def coarse_step(values: Array, centered: Array | None = None) -> float:
     """Returns the step of float32 at these values if it is over 6 % of their deviation, else 0.
 
     Rounding is then over 2 % of the deviation. Fractions that differ only by the rounding of float64 are equal.
+    centered: the values minus one of them, computed exactly.
     """
     most = np.abs(values).max()
     with np.errstate(over="ignore", invalid="ignore"):
-        centered = values
         if values.dtype.kind in "iu":  # exact, where float64 would round
             centered = values.astype(np.uint64) - values.min().astype(np.uint64)
+        elif centered is None:
+            centered = values
         step, deviation = float(np.spacing(np.float32(most))), float(centered.std())
         least = 0.0 if (values == np.rint(values)).all() else 4 * float(np.spacing(np.float64(most)))
     return step if least < deviation < 16 * step < np.inf else 0.0
@@ -470,6 +474,9 @@ def step_between(times: Array) -> tuple[str, int | float] | None:
 def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Array:
     """Returns the next times after the last; step: result of step_between. A day that a month lacks is its last one."""
     unit, size = step
+    if times.dtype.kind == "i":
+        whole = [int(times[-1]) + step * size for step in range(1, count + 1)]
+        return np.array(whole, np.int64 if -(2**63) <= min(whole) and max(whole) < 2**63 else object)
     steps = np.arange(1, count + 1) * size
     if unit != "M":
         found: Array = times[-1] + (steps if unit == "" else steps.astype("m8[us]"))
@@ -488,7 +495,8 @@ def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Arra
 def written(times: Array, date_format: str | None = None, zoned: bool = False) -> list[str]:
     """Returns times as texts; dates without a time of day if all are midnight. zoned: True marks them as UTC."""
     if times.dtype.kind != "M":
-        return [str(value) if isinstance(value, int) else f"{value:.15g}" for value in times.tolist()]
+        exact = (int(t) if abs(t) < 2**53 and float(t).is_integer() else t for t in times.tolist())
+        return [str(t) if isinstance(t, int) else f"{t:.15g}" for t in exact]
     if times.max() > np.datetime64("9999-12-31T23:59:59"):  # after the last date of Python
         return [str(time) for time in times]
     dates: list[datetime] = [date.replace(tzinfo=UTC) if zoned else date for date in times.tolist()]

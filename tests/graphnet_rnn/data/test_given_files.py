@@ -64,9 +64,10 @@ def test_column_names_with_separators_and_duplicates(tmp_path: Path) -> None:
 
 
 def test_large_integers_in_csv_files_are_rejected(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{2**63 + i},{i}.5\n" for i in range(9)))
-    with pytest.raises(DataError, match="float32 rounds the values of the column 'a'"):
-        read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
+    for first in (2**63, 2**70):
+        (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{first + i},{i}.5\n" for i in range(9)))
+        with pytest.raises(DataError, match="float32 rounds the values of the column 'a'"):
+            read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
     (tmp_path / "w.csv").write_text("a,y,w\n0,,0\n" + "".join(f"{i},{2**63 + i},1\n" for i in range(9)))
     with pytest.raises(DataError, match="float32 rounds the values of the column 'y'"):
         read_sequences(tmp_path / "w.csv", Choice(("a",), ("y",), weights="w"))

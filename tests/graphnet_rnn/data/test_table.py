@@ -19,7 +19,7 @@ import pytest
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet_rnn.data import Choice, Columns, Table
-from graphnet_rnn.data.columns import step_between, times_after
+from graphnet_rnn.data.columns import step_between, times_after, written
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
 
@@ -225,6 +225,8 @@ def test_forecast_times_follow_the_last_time() -> None:
             if step is not None and after is not None:
                 np.testing.assert_array_equal(times_after(times, len(after), step), np.array(after, "M8[us]"))
     assert times_after(np.array([1.0, 3.0]), 2, ("", 2.0)).tolist() == [5, 7]
+    assert times_after(np.array([2**63 - 3, 2**63 - 2]), 2, ("", 1)).tolist() == [2**63 - 1, 2**63]
+    assert written(np.array([1e15 + 1, 2.0, 0.1 + 0.2])) == ["1000000000000001", "2", "0.3"]
 
 
 def test_invalid_tables_are_rejected() -> None:
