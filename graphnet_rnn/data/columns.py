@@ -476,7 +476,7 @@ def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Arra
     unit, size = step
     if times.dtype.kind == "i":
         whole = [int(times[-1]) + step * size for step in range(1, count + 1)]
-        return np.array(whole, np.int64 if -(2**63) <= min(whole) and max(whole) < 2**63 else object)
+        return np.array(whole, np.int64 if min(whole) >= -(2**63) and max(whole) < 2**63 else object)
     steps = np.arange(1, count + 1) * size
     if unit != "M":
         found: Array = times[-1] + (steps if unit == "" else steps.astype("m8[us]"))
