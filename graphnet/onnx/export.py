@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 
 from graphnet.errors import BackendError, UsageError
 from graphnet.graph.graph import as_nodes
@@ -54,6 +55,11 @@ def export_onnx(
     >>> gn.export_onnx({"y": gn.tanh(x)}, "tanh.onnx")
     """
     where, least = named_path(path), whole_number("export_onnx: least", least, most=10_000)
+    metadata = {} if metadata is None else metadata
+    if not isinstance(metadata, Mapping) or not all(isinstance(t, str) for t in chain(*metadata.items())):
+        raise UsageError(
+            f"export_onnx: metadata must be {{name: text}}, such as {{'epochs': '3'}}, not {shown(metadata)}"
+        )
     writer = Writer()
     if callable(outputs):
         if inputs is not None:
@@ -73,7 +79,7 @@ def export_onnx(
     if not names[1]:
         raise UsageError("export_onnx: outputs is empty; pass at least one node")
     _write_all(writer, graph, *names)
-    content = writer.file("graph", f"a graph of {len(graph.graph)} nodes", metadata or {})
+    content = writer.file("graph", f"a graph of {len(graph.graph)} nodes", metadata)
     if callable(outputs):
         require_right(content, equations, least)
     try:

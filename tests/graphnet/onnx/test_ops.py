@@ -158,6 +158,9 @@ def test_names_parameters_metadata_and_expanded_op(runtime: Any, tmp_path: Path)
     assert [o.name for o in file.graph.output] == ["y", "output", "output.2"]
     assert "layer.W" in [i.name for i in file.graph.initializer]
     assert {p.key: p.value for p in file.metadata_props} == {"what": "a test"}
+    for odd in ({"epochs": 3}, {3: "epochs"}, ["epochs"]):
+        with pytest.raises(UsageError, match="export_onnx: metadata must be"):
+            gn.export_onnx(y, path, metadata=odd)  # type: ignore[arg-type]
     gn.export_onnx({"y": SaysWhatItIs()(gn.input((3,), name="x"))}, path)
     (found,) = runtime.InferenceSession(path).run(None, {"x": np.arange(3, dtype="float32")})
     np.testing.assert_array_equal(found, [0, 2, 4])
