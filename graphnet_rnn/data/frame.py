@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
-from graphnet_rnn.data.table_files import TABLES, decoded, is_table
+from graphnet_rnn.data.table_files import TABLES, decoded, is_table, require_single_values
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
@@ -81,7 +81,9 @@ def frame_of(source: Any) -> Frame:
         given = {name: source[name] for name in heads}
     except (TypeError, KeyError):  # a table of another kind
         raise _no_table(source) from None
-    columns = {str(name): _column(str(name), column) for name, column in given.items()}
+    columns = (
+        {} if len(given) < len(heads) else {str(name): _column(str(name), given[name]) for name in heads}
+    )
     if len({len(column) for column in columns.values()}) != 1 or len(columns) < len(heads):
         raise DataError(
             "Table: the columns must have different names and the same number of rows, at least one"
@@ -110,6 +112,7 @@ def _column(name: str, given: Any) -> Array:
             f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "
             f"{list(found.shape)}"
         )
+    require_single_values("Table", name, found)
     rounded = found.dtype.kind == "f" and isinstance(given, list | tuple) and any(map(_is_large, given))
     if rounded:  # NumPy has no integer type for these, or they are among floats
         found = np.array(given, dtype=object)

@@ -439,7 +439,12 @@ def _common_dtype(cases: Sequence[Array]) -> Dtype:
 
 
 def _lengths(who: str, cases: Sequence[Array]) -> Array:
-    found = np.array([len(each) if each.ndim else 0 for each in cases])
+    single = next((n for n, each in enumerate(cases) if not each.ndim), None)
+    if single is not None:
+        raise DataError(
+            f"{who}: each case must be a sequence; case {single} is {shown(cases[single].item())}"
+        )
+    found = np.array([len(each) for each in cases])
     if not found.all() or not len(found):
         which = f"case {int(found.argmin())} has no time steps" if len(found) else "there are no cases"
         raise DataError(f"{who}: {which}")

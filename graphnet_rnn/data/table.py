@@ -168,10 +168,9 @@ class Table:
                 raise DataError(
                     f"{self.where}: rows {one} and {other} have the same time in the column {shown(time)}{remedy}"
                 )
-        uneven = next((rows for rows in groups if len(rows) > 2 and step_between(times[rows]) is None), None)
-        if uneven is not None:
-            gaps = np.diff(times[uneven])
-            row = uneven[gaps.argmax() + 1] + 1
+        if any(len(rows) > 2 and step_between(times[rows]) is None for rows in groups):
+            gaps = np.concatenate([np.diff(times[rows]) for rows in groups])
+            row = np.concatenate([rows[1:] for rows in groups])[gaps.argmax()] + 1
             self.notes.append(
                 f"gaps in the column {shown(time)} differ, from {_span(gaps.min())} to {_span(gaps.max())} (before row "
                 f"{row}); each row counts as one time step"

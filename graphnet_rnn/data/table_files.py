@@ -19,7 +19,7 @@ from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "decoded", "is_table", "table_bytes"]
+__all__ = ["TABLES", "decoded", "is_table", "require_single_values", "table_bytes"]
 
 T = TypeVar("T")
 
@@ -134,7 +134,10 @@ def _parquet(path: Path) -> dict[str, Array]:
         names = parquet.read_schema(file).names
         _require_distinct(path, names)
         table = parquet.read_table(file)
-        return {name: _array_of(table.column(name)) for name in table.column_names}
+        arrays = {name: _array_of(table.column(name)) for name in table.column_names}
+        for name, array in arrays.items():
+            require_single_values(path, name, array)
+        return arrays
 
     columns = _of_parquet(path, read)
     if not columns or not len(next(iter(columns.values()))):
@@ -155,6 +158,16 @@ def _array_of(column: Any) -> Array:
         if len(there) and np.abs(there).max() >= 2**53:
             return np.array(column.to_pylist(), dtype=object)
     return decoded(found)
+
+
+def require_single_values(where: str | Path, name: str, column: Array) -> None:
+    """Raises DataError for lists, structs and other cells of several values."""
+    for row, cell in enumerate(column if column.dtype.kind == "O" else ()):
+        if isinstance(cell, list | tuple | dict | set | np.ndarray):
+            raise DataError(
+                f"{where}: row {row + 1} of the column {shown(name)} is {shown(cell)}; each cell must be one number, "
+                "text or time. Split the column into several, or leave it out"
+            )
 
 
 def decoded(array: Array) -> Array:

@@ -206,7 +206,8 @@ class Seq2Seq(Model):
         }
 
     def _rows(self, what: str, given: Any) -> list[Any]:
-        if isinstance(given, (str, bytes)) or not has_items(given) or not len(given):
+        flat = isinstance(given, (str, bytes)) or not has_items(given) or not len(given)
+        if flat or any(isinstance(row, (str, bytes)) or not has_items(row) for row in given):
             raise DataError(
                 f"Seq2Seq: {what} must be a list of sequences, one for each case, not {shown(given)}"
             )

@@ -6,6 +6,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from types import FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, require_kinds
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
+from graphnet_rnn.training.state import description_of
 
 __all__ = [
     "MEASURES", "BatchesOfCases", "digest_of_graph", "divided", "have_steps", "losses_of_cases", "measures",
@@ -173,11 +175,20 @@ def divided(own: str, share: Any, count: int, series: Array | None = None) -> tu
 
 
 def digest_of_graph(cost: Node) -> str:
-    """Returns a digest of the ops and shapes of a graph."""
+    """Returns a digest of the ops, their settings and constants, and the shapes of a graph."""
     order = ancestors([cost])
     number = {node: i for i, node in enumerate(order)}
-    lines = (f"{n.op.name} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order)
+    lines = (
+        f"{n.op.name} {_settings(n.op)} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order
+    )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _settings(op: gn.Op) -> list[str]:
+    """Returns the settings that are the same in each process; none of inputs, parameters and random values."""
+    same = (bool, int, float, str, tuple, np.dtype, np.generic, np.ndarray, FunctionType)
+    values = () if op.by_identity else vars(op).values()
+    return [description_of(value) for value in values if isinstance(value, same)]
 
 
 def seed_of(model: Model) -> int:

@@ -366,6 +366,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no steps": (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no time steps"),
     "two widths": (lambda: Sequences.of([X[:, 0], X[:, 0, :1]], [1, 2]), "inputs of case 1 have the shape [4, 1]"),
     "padded": (lambda: padded(5), "padded: cases must be a list of cases, not 5"),
+    "padded numbers": (lambda: padded([1, 2]), "padded: each case must be a sequence; case 0 is 1"),
     "padded nothing": (lambda: padded([]), "padded: there are no cases"),
     "padded unsigned": (lambda: padded([np.array([2**63 + 5], "uint64"), [7]]), f"all cases, may round {2**63 + 5}"),
     "padded large": (lambda: padded([[0.5], [3, -(2**53) - 1]]), "case 1 are int64, and float64, the common dtype"),

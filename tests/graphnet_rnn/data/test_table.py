@@ -233,6 +233,12 @@ def test_invalid_tables_are_rejected() -> None:
     dates = ["2024-01-01", "2024-01-02", "2024-01-03"]
     y = [1.5, 2.5, 3.5]
     odd: dict[str, tuple[dict[str, Any], Choice, str]] = {
+        "lists": ({"a": [["a"], ["b", "c"], ["d"]], "y": y}, Choice("a", "y"), "column 'a' is"),
+        "structs": (
+            {"a": [{"b": 1}] * 3, "y": y},
+            Choice("a", "y"),
+            "row 1 of the column 'a' is {'b': 1}; each",
+        ),
         "dates as inputs": (
             {"d": dates, "y": y},
             Choice("d", "y"),
@@ -332,6 +338,10 @@ def test_irregular_times_are_noted() -> None:
         r"gaps in the column 'd' differ, from 1 day.* to 3 days.* \(before row 3\); each row .*", note
     )
     assert list(table.predictions(np.zeros((3, 1, 1)), "squared")) == ["step", "predicted_y"]  # no next date
+    more = {"d": [*days, *days], "c": ["a"] * 3 + ["b"] * 3, "y": [1.5, 2, 3] * 2}
+    more["d"][4:] = ["2024-01-04", "2024-01-31"]
+    (note,) = Table(more, Choice(targets="y", time="d", case="c", horizon=1)).notes
+    assert re.match(r"gaps in the column 'd' differ, from 1 day.* to 27 days.* \(before row 6\)", note)
 
 
 def test_forecast_dates_of_cases_with_regular_gaps() -> None:

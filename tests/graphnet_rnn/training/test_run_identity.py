@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
@@ -151,6 +152,34 @@ def test_settings_without_effect_on_results_may_differ(tmp_path: Path) -> None:
                 assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
             else:
                 require_same_files(contents(tmp_path / what), contents(tmp_path / "whole"))
+
+
+def test_constants_of_own_losses_must_not_change(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0)
+    x = numbers.normal(size=(3, 6, 1)).astype("float32")
+    weights = {name: numbers.random((3, 1, 1)).astype("float32") for name in ("first", "second")}
+
+    def of_arrays(folder: Path, factor: float, held: str) -> Trainer:
+        net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared")
+        loss = lambda o, t: factor * gn.absolute(t - o) * gn.constant(weights[held])
+        return Trainer(rnn.Arrays(net, x, x, batch=3, loss=loss), Training(epochs=1), folder)
+
+    def of_a_graph(folder: Path, factor: float, held: str) -> Trainer:
+        net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared")
+
+        def losses(batch: int, **how: Any) -> gn.Node:
+            u = net.unroll(3, batch, initial="zero", **how)
+            return factor * gn.sum(u.losses * gn.constant(weights[held][:, :, 0]), axis=0)
+
+        problem = rnn.GraphCases(net, {"x": x, "t": x}, batch=3, graph=losses, valid=None)
+        return Trainer(problem, Training(epochs=1), folder)
+
+    for make, said in ((of_arrays, "loss was"), (of_a_graph, "the graph has changed")):
+        make(tmp_path / said, 0.5, "first").run()
+        make(tmp_path / said, 0.5, "first").resume()
+        for factor, held in ((0.25, "first"), (0.5, "second")):
+            with pytest.raises(UsageError, match=said):
+                make(tmp_path / said, factor, held).resume()
 
 
 def test_every_setting_has_its_row() -> None:
