@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.backends.numpy import NumpyProgram
 from graphnet.call.arguments import sample_inputs
 from graphnet.errors import BackendError
-from graphnet.graph.graph import Graph
+from graphnet.graph.graph import Graph, ancestors
 from graphnet.graph.node import Array
 from graphnet.standalone_c.language import c_type, identifier, listed
 from graphnet.standalone_c.unit import Argument, Unit
@@ -19,7 +19,7 @@ from graphnet.system.files import write_together
 
 __all__ = ["c_files", "folder_files", "is_folder", "name_of", "write_files"]
 
-#: Tolerance of results, relative to 1 + their size, by bytes of the dtype.
+#: Tolerance of results, relative to 1 + their size, by bytes of the least precise dtype that they are computed from.
 TOLERANCE = {4: 2e-4, 8: 1e-9}
 
 MAKEFILE = """\
@@ -156,11 +156,12 @@ def _test(unit: Unit, source: Graph, made: str) -> str:
 
 
 def _check(y: Argument) -> str:
+    precise = {x.dtype.itemsize for x in ancestors([y.node]) if x.dtype.kind == "f"}
     return CHECK.format(
         size=y.node.size,
         found=f"found_{y.name}",
         wanted=f"wanted_{y.name}",
-        tolerance=TOLERANCE[y.node.dtype.itemsize] if y.node.dtype.kind == "f" else 0.0,
+        tolerance=TOLERANCE[min(precise)] if y.node.dtype.kind == "f" else 0.0,
     )
 
 

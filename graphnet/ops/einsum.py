@@ -19,7 +19,7 @@ import numpy as np
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.graph.node import Node, shared
 from graphnet.ops.broadcast import Sum
-from graphnet.ops.leaf import as_node
+from graphnet.ops.elementwise.base import as_nodes_together
 from graphnet.ops.linear import as_common_dtype, matmul
 from graphnet.ops.shape import reshape, slice_along, transpose
 from graphnet.settings import shown, text
@@ -56,7 +56,7 @@ def einsum(subscripts: str, *operands: Any) -> Node:
     [1.0, 4.0]
     """
     subscripts = text("einsum: subscripts", subscripts)
-    nodes = [as_node(x) for x in operands]
+    nodes = as_nodes_together("einsum", operands)
     terms, result = _parsed(subscripts, nodes)
     factors = [
         Factor(node, labels) for node, labels in zip(as_common_dtype("einsum", nodes), terms, strict=True)

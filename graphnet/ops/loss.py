@@ -16,6 +16,7 @@ from graphnet.graph.dtypes import BOOL, FLOAT64, common_dtype, is_float
 from graphnet.graph.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import Sum, summed
 from graphnet.ops.elementwise import Elementwise, cast, equal, exp, log, sigmoid, sqrt, where
+from graphnet.ops.elementwise.base import as_nodes_together
 from graphnet.ops.index import OneHot, one_hot
 from graphnet.ops.leaf import as_node, fill, zeros
 from graphnet.ops.linear import matmul
@@ -284,7 +285,7 @@ def sigmoid_cross_entropy(logits: Any, targets: Any) -> Node:
     >>> gn.compile(gn.sigmoid_cross_entropy([0.0, 5.0], [1, 0]))()[0].round(3).tolist()
     [0.693, 5.007]
     """
-    z, t = as_node(logits), as_node(targets)
+    z, t = as_nodes_together("sigmoid_cross_entropy", (logits, targets))
     return shared(SigmoidCrossEntropy)(z, cast(t, z.dtype) if t.dtype.kind in "iub" else t)
 
 
@@ -297,5 +298,5 @@ def squared_error(y: Any, targets: Any) -> Node:
     >>> gn.compile(gn.squared_error([1.0, 2.0], [0.0, 4.0]))()[0].tolist()
     [1.0, 4.0]
     """
-    y, t = as_node(y), as_node(targets)
+    y, t = as_nodes_together("squared_error", (y, targets))
     return shared(SquaredError)(y, cast(t, y.dtype) if t.dtype.kind in "iub" else t)

@@ -39,7 +39,7 @@ def export_c(
     >>> print(rnn.formats.export_c(network, "elman.c"))
     x[1, 1], h_0[1, 3] -> logits[1, 1, 2], final_h_0[1, 3]
     """
-    require_network("export_c", network)
+    require_network("export_c", network).require_finite("export_c")
     named = named_file("export_c: path", path)
     if time is None and not (network.causal and network.pool in (None, "last")):
         raise UsageError(

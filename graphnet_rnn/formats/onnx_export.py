@@ -66,7 +66,7 @@ def export_onnx(
     >>> [node.name for node in session.get_inputs()]  # doctest: +SKIP
     ['x', 'initial_h0', 'initial_c0']
     """
-    require_network("export_onnx", network)
+    require_network("export_onnx", network).require_finite("export_onnx")
     sizes: list[int | str] = [
         name if size is None else whole_number(f"export_onnx: {name}", size)
         for name, size in (("time", time), ("batch", batch))

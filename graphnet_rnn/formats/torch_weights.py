@@ -62,7 +62,7 @@ def from_torch(
     prefix, output_prefix: prefixes of `weight_ih_l0` and of the output layer's `weight`, e.g. "lstm." and "fc.";
     default None, found automatically. Tensors that belong to neither are an error.
     embedding_prefix: prefix of a torch.nn.Embedding that the module reads; it is multiplied into the W_x·. Default
-    None.
+    None. An embedding with max_norm is an error if the module is given.
     reads: "vectors", as torch's modules do, or "symbols" for one-hot vectors; by default "symbols" with an embedding.
     loss: as in Network, default "softmax".
     dropout: as in Network; by default the module's, if that is given.
@@ -89,6 +89,12 @@ def from_torch(
         )
     used = part.names
     if embedding_prefix is not None:
+        table = dict(model.named_modules()).get(embedding_prefix.rstrip(".")) if is_module(model) else None
+        if getattr(table, "max_norm", None) is not None:
+            raise DataError(
+                f"from_torch: the torch.nn.Embedding {embedding_prefix.rstrip('.')} has max_norm, which changes rows "
+                "when they are read; look up all symbols once, then set max_norm = None"
+            )
         name = f"{embedding_prefix}weight"
         part = part.behind(required_matrix(tensors, name, part.inputs, "embedding_prefix"))
         used = used | {name}
@@ -160,7 +166,7 @@ def to_torch(
     >>> [(name, tensor.shape) for name, tensor in tensors.items()][:2]
     [('rnn.weight_ih_l0', (12, 4)), ('rnn.weight_hh_l0', (12, 3))]
     """
-    require_network("to_torch", network)
+    require_network("to_torch", network).require_finite("to_torch")
     _require_modules(prefix, output_prefix)
     family = FAMILIES[torch_kind(network)]
     tensors: dict[str, Array] = {}

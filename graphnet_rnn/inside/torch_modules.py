@@ -68,7 +68,15 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
 
     def _weights(self) -> dict[str, torch.Tensor]:
         # Not get_parameter: torch.func.functional_call puts tensors in their places.
-        return {name: getattr(self, _plain(name)) for name in self._network.parameters}
+        weights = {name: getattr(self, _plain(name)) for name in self._network.parameters}
+        made = torch.from_numpy(np.empty(0, self._network.dtype)).dtype
+        for name, weight in weights.items():
+            if weight.dtype != made:
+                raise UsageError(
+                    f"torch_module: the parameter {name} is {weight.dtype}, but the network was made in {made}; do not "
+                    "convert the module. For another precision, make the network with dtype='float64'"
+                )
+        return weights
 
     def _first_states(self, batch: int, weights: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         if self._network.initial_state == "zero":

@@ -12,14 +12,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from graphnet.backends.compiled.expressions import Emitter, Fold, evaluate
-from graphnet.graph.dtypes import BOOL, FLOAT32
+from graphnet.graph.dtypes import BOOL, FLOAT32, of_nan
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Instruction, Load, Loop, MatrixProduct, Scatter
 from graphnet.plan.views import Buffer, View
 
 __all__ = ["PageProgram"]
 
+#: Whole numbers wrap, as in NumPy; those of 64 bits, which are missing here, are doubles.
+_WRAPPED = {
+    "int8": "({} << 24 >> 24)", "int16": "({} << 16 >> 16)", "int32": "({} | 0)",
+    "uint8": "({} & 255)", "uint16": "({} & 65535)", "uint32": "({} >>> 0)",
+}  # fmt: skip
 _MATH = frozenset(["abs", "ceil", "cos", "exp", "floor", "log", "log1p", "max", "min", "sin", "sqrt", "tanh"])
 
 
@@ -85,6 +92,14 @@ class _Text:
         return "\n".join(self.lines)
 
 
+def _times(x: str, y: str, dtype: Dtype) -> str:
+    return f"Math.imul({x}, {y})" if dtype.name in _WRAPPED else f"({x} * {y})"
+
+
+def _wrapped(x: str, dtype: Dtype) -> str:
+    return _WRAPPED.get(dtype.name, "{}").format(x)
+
+
 def _at(array: int, *terms: tuple[str, int]) -> str:
     """Element of an array at the sum of these variables times strides."""
     return (
@@ -99,9 +114,8 @@ def _product(product: MatrixProduct) -> str:
     with text.counted(("i", rows), ("j", columns)):
         text.lines.append("let s = 0;")
         with text.counted(("k", inner)):
-            text.lines.append(
-                f"s += {_at(0, ('i', a[0]), ('k', a[1]))} * {_at(1, ('k', b[0]), ('j', b[1]))};"
-            )
+            x, y = _at(0, ("i", a[0]), ("k", a[1])), _at(1, ("k", b[0]), ("j", b[1]))
+            text.lines.append(f"s += {_times(x, y, product.c.dtype)};")
         text.lines.append(f"{_at(2, ('i', c[0]), ('j', c[1]))} = s;")
     return str(text)
 
@@ -188,12 +202,12 @@ class _JavaScript(Emitter[str]):
         if of == BOOL:
             return f"({x} ? 1 : 0)"
         if of.kind == "f" and to.kind in "iu":
-            return f"Math.trunc({x})"
-        return f"Math.fround({x})" if to == FLOAT32 else x
+            info = np.iinfo(to)
+            return f"h.whole({x}, {info.min}, {info.max}, {of_nan(to)})"
+        return f"Math.fround({x})" if to == FLOAT32 else _wrapped(x, to)
 
     def arithmetic(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
-        whole = f"({a} {symbol} {b})"
-        return f"Math.trunc{whole}" if symbol == "/" and dtype.kind != "f" else whole
+        return _wrapped(_times(a, b, dtype) if symbol == "*" else f"({a} {symbol} {b})", dtype)
 
     def compare(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
         return f"({a} {symbol} {b})"
@@ -205,10 +219,12 @@ class _JavaScript(Emitter[str]):
         return f"(!{x})"
 
     def negative(self, x: str, dtype: Dtype) -> str:
-        return f"(-{x})"
+        return _wrapped(f"(-{x})", dtype)
 
     def select(self, condition: str, a: str, b: str, dtype: Dtype) -> str:
         return f"({condition} ? {a} : {b})"
 
     def call(self, name: str, arguments: Sequence[str], dtype: Dtype) -> str:
-        return f"{'Math' if name in _MATH else 'h'}.{name}({', '.join(arguments)})"
+        if name == "mod" and dtype.kind != "f":
+            name = "modWhole"
+        return _wrapped(f"{'Math' if name in _MATH else 'h'}.{name}({', '.join(arguments)})", dtype)

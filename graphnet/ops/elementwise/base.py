@@ -23,7 +23,7 @@ from graphnet.graph.node import OPERATORS, Dtype, Node, Op, Shape
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, filled
 
-__all__ = ["Elementwise", "broadcast_together", "no_condition"]
+__all__ = ["Elementwise", "as_nodes_together", "broadcast_together", "no_condition"]
 
 
 class Elementwise(Op):
@@ -161,6 +161,15 @@ def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
     if known.kind in "iu" and is_whole and np.iinfo(known).min <= number <= np.iinfo(known).max:
         return known
     return np.dtype("int64") if is_whole else FLOAT64
+
+
+def as_nodes_together(op_name: str, operands: Sequence[Any]) -> list[Node]:
+    """Returns the operands as nodes; a number gets the dtype of the others, if that can hold it."""
+    given = [x if _is_number(x) else as_node(x) for x in operands]
+    nodes = [x for x in given if isinstance(x, Node)]
+    if not nodes:
+        return [as_node(x) for x in given]
+    return [x if isinstance(x, Node) else filled(op_name, x, (), _number_dtype(x, nodes)) for x in given]
 
 
 def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any = None) -> tuple[Node, ...]:

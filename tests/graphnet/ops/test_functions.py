@@ -218,6 +218,18 @@ def test_dtypes_are_kept() -> None:
                     require_numpys(subscripts, arrays, backend)
 
 
+def test_numbers_take_the_dtype_of_the_nodes_beside_them() -> None:
+    x, k = gn.input((2, 3)), gn.input((2, 3), "int64")
+    for y in (
+        gn.squared_error(x, 0.3), gn.squared_error(0.3, x), gn.squared_error(x, True),
+        gn.sigmoid_cross_entropy(x, 0.3), gn.sigmoid_cross_entropy(0.3, x), gn.einsum("ij,->ij", x, 0.3),
+    ):  # fmt: skip
+        assert (y.dtype, y.shape) == (np.float32, (2, 3))
+    assert (gn.einsum("ij,->ij", k, 2).dtype, gn.squared_error(0.3, k).dtype) == (np.int64, np.float64)
+    z = np.arange(6, dtype="float32").reshape(2, 3)
+    np.testing.assert_allclose(gn.compile(gn.squared_error(x, 0.3))(z)[0], (z - 0.3) ** 2, rtol=1e-6)
+
+
 def products_of(subscripts: str, *shapes: tuple[int, ...]) -> list[tuple[int, ...]]:
     """(rows, inner, columns) of each matrix product."""
     y, leaves = applied(subscripts, [np.zeros(shape) for shape in shapes])

@@ -45,7 +45,8 @@ def sample() -> gn.Function:
     x, i = gn.input((2, 5), name="a */ b\n\u03b1"), gn.input((2,), "int64", name="int")
     W = gn.parameter(np.ones((5, 3), "float32"), name="/* W */")
     table = gn.parameter(np.arange(12, dtype="float32").reshape(4, 3), name="/home/somebody/table")
-    return gn.compile([gn.tanh(x @ W) + gn.take(table, i), x], [x, i])
+    y = gn.tanh(x @ W) + gn.take(table, i)
+    return gn.compile([y, x, gn.cast(gn.exp(y), "float64")], [x, i])
 
 
 @needs_compiler

@@ -172,6 +172,10 @@ def test_dropout_and_nonlinearity_are_read_from_a_module(torch: Any) -> None:
     for module in (modules(torch, "RNN", nonlinearity="relu"), cell):
         with fails(DataError, "nonlinearity='relu'", "rnn.Cell"):
             from_torch(module)
+    model = modules(torch, "LSTM", inputs=UNITS)
+    model["table"] = torch.nn.Embedding(9, UNITS, max_norm=0.1)
+    with fails(DataError, "torch.nn.Embedding table has max_norm", "max_norm = None"):
+        from_torch(model, embedding_prefix="table.")
 
 
 def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
@@ -278,6 +282,19 @@ def test_weights_that_are_not_finite_are_rejected() -> None:
     tensors["rnn.weight_hh_l0"][1, 2] = np.nan
     with pytest.raises(DataError, match="weight_hh_l0 has weights that are NaN or infinite"):
         from_torch(tensors)
+
+
+def test_networks_that_are_not_finite_are_not_exported(tmp_path: Path) -> None:
+    network = network_of(rnn.GRU(UNITS))
+    network.theta[0] = np.inf
+    for export in (
+        to_torch,
+        lambda network: rnn.formats.export_onnx(network, tmp_path / "n.onnx"),
+        lambda network: rnn.formats.export_c(network, tmp_path / "n.c"),
+    ):
+        with pytest.raises(UsageError, match=r"the parameter layer0.W_x\w is inf at \[0, 0\]"):
+            export(network)
+    assert not list(tmp_path.iterdir())
 
 
 def test_gate_order_matches_torch() -> None:

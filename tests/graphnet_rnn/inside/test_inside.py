@@ -159,6 +159,15 @@ def _predictions(module: Any, cases: list[Any]) -> Any:
         return module(torch.cat(cases, 1))[0]
 
 
+def test_a_converted_torch_module_is_rejected(torch: Any) -> None:
+    module = torch_module(rnn.Network([rnn.GRU(3)], 2, 1, reads="vectors")).double()
+    for x in (torch.zeros(4, 1, 2), torch.zeros(4, 1, 2).double()):
+        with pytest.raises(
+            UsageError, match=r"layer0.W_x\w is torch.float64, but the network was made in torch.float32"
+        ):
+            module(x)
+
+
 def test_torch_func_transforms_over_parameters(torch: Any) -> None:
     net, x, ours = network_and_gradients(rnn.GRU)
     module = torch_module(net)

@@ -11,6 +11,9 @@ const HELPERS = {
     const rest = x % y;
     return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest;
   },
+  modWhole: (x, y) => (y === 0 ? 0 : HELPERS.mod(x, y)),
+  // A float as a whole number; one that is too large becomes the nearest.
+  whole: (x, least, most, ofNaN) => (Number.isNaN(x) ? ofNaN : Math.min(Math.max(Math.trunc(x), least), most)),
   // Math.pow(1, y) is NaN for a y that is NaN or infinite.
   pow: (x, y) => (x === 1 || (x === -1 && Math.abs(y) === Infinity) ? 1 : Math.pow(x, y)),
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
