@@ -165,12 +165,14 @@ def _rule(node: Node) -> Callable[..., Array]:
 
     def checked(*arrays: Array) -> Array:
         found = np.asarray(forward(*arrays))
-        if found.shape != node.shape or not np.can_cast(found.dtype, node.dtype, "same_kind"):
+        fits = found.shape == node.shape and np.can_cast(found.dtype, node.dtype, "same_kind")
+        result = found.astype(node.dtype, copy=False) if fits else found
+        if not fits or (node.dtype.kind in "iu" and not np.array_equal(result, found)):
             raise BackendError(
                 f"{node.op.name}.forward returned {found.dtype} of shape {list(found.shape)} for {node.describe()}, "
                 f"which is {node.dtype}; return an array of this shape and dtype" + _place(node)
             )
-        return found.astype(node.dtype, copy=False)
+        return result
 
     return checked
 

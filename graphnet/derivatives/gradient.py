@@ -123,11 +123,7 @@ def pull_back(
                 )
             for source, g in zip(node.inputs, cotangents, strict=True):
                 if source in reached and not g.op.is_zeros:
-                    if g.shape != source.shape:
-                        raise ShapeError(
-                            f"{node.op.name}.backward returned a cotangent of shape {list(g.shape)} for "
-                            f"{source.describe()} (made at {source.origin}); it must be {list(source.shape)}."
-                        )
+                    _require_like(source, f"{node.op.name}.backward returned a cotangent", g)
                     contributions.setdefault(source, []).append(g)
     return [totals[w] if w in totals else zeros(w.shape, w.dtype) for w in targets]
 
@@ -174,13 +170,21 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
                 continue
             r = node.op.rop(*incoming, node, *node.inputs)
             _require_nodes(node, "rop", [r])
-            if r.shape != node.shape:
-                raise ShapeError(
-                    f"{node.op.name}.rop returned a tangent of shape {list(r.shape)} for {node.describe()} "
-                    f"(made at {node.origin}); it must be {list(node.shape)}."
-                )
+            _require_like(node, f"{node.op.name}.rop returned a tangent", r)
             tangent[node] = r
     return [tangent_of(node) for node in outputs]
+
+
+def _require_like(node: Node, what: str, found: Node) -> None:
+    if found.shape != node.shape:
+        raise ShapeError(
+            f"{what} of shape {list(found.shape)} for {node.describe()} (made at {node.origin}); it must be "
+            f"{list(node.shape)}."
+        )
+    if found.dtype != node.dtype and is_float(node.dtype):
+        raise DtypeError(
+            f"{what} of dtype {found.dtype} for {node.describe()} (made at {node.origin}); it must be {node.dtype}."
+        )
 
 
 def _require_nodes(node: Node, rule: str, results: Any) -> None:

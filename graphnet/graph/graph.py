@@ -8,7 +8,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from graphnet.errors import GraphnetError, ValueAccessError
+from graphnet.errors import GraphnetError, UsageError, ValueAccessError
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
@@ -170,10 +170,13 @@ class Graph(ShowsItself):
         return f"<Graph of {len(self)} nodes: ({ins}) -> ({outs})>"
 
 
-def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node, Node]:
+def rewrite(
+    order: Iterable[Node], replace: Callable[[Node], Node], same_dtype: bool = True
+) -> dict[Node, Node]:
     """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, if that is another node.
 
-    New nodes get the line and scope of the node that they replace.
+    New nodes get the line and scope of the node that they replace. Raises UsageError if they differ from it in shape,
+    or, with same_dtype, in dtype.
     """
     done: dict[Node, Node] = {}
     find, untouched = done.get, done.keys().isdisjoint
@@ -186,8 +189,22 @@ def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node
             else:
                 new = replace(node.replace_inputs(tuple([find(source, source) for source in inputs])))
             if new is not node:
+                if (
+                    not isinstance(new, Node)
+                    or new.shape != node.shape
+                    or (same_dtype and new.dtype != node.dtype)
+                ):
+                    raise _wrong_replacement(node, new)
                 done[node] = new
     return done
+
+
+def _wrong_replacement(node: Node, new: Any) -> UsageError:
+    found = f"{new.dtype} {list(new.shape)}" if isinstance(new, Node) else shown(new)
+    return UsageError(
+        f"rewrite: replace returned {found} for {node.describe()} (made at {node.origin}); return that node, or another "
+        f"of {node.dtype} {list(node.shape)}"
+    )
 
 
 def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:

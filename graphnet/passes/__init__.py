@@ -43,6 +43,7 @@ from graphnet.passes.products import stack_columns, stack_rows, stack_sums
 from graphnet.passes.recompute import recompute
 from graphnet.passes.reductions import stack_reductions, sum_scatters
 from graphnet.passes.simplify import fold, simplify
+from graphnet.settings import shown
 
 __all__ = [
     "DEFAULT", "Pass", "PassReport", "Stage", "batch", "cut", "expand", "fold", "fuse", "fuse_reductions", "merge",
@@ -170,7 +171,8 @@ def stages(
 
     graph: the graph to optimize. passes: passes or functions from graph to graph, in order; DEFAULT by default. has:
     features of the back end, all by default; passes that need another are skipped.
-    Raises UsageError if a pass returns anything but a Graph.
+    Raises UsageError if a pass returns anything but a Graph with the same inputs, and outputs of the same shapes and
+    dtypes.
 
     >>> x = gn.input(3)
     >>> graph = gn.Graph([gn.exp(x) + gn.exp(x)], [x])
@@ -188,8 +190,26 @@ def stages(
                 f"the pass {name} returned a {type(after).__name__}; a pass must return a Graph. If it changes "
                 "nothing, return the argument."
             )
+        if step not in DEFAULT:
+            _require_same_ends(name, graph, after)
         yield Stage(name, graph, after, time.perf_counter() - start)
         graph = after
+
+
+def _require_same_ends(name: str, before: Graph, after: Graph) -> None:
+    if after.inputs != before.inputs:
+        raise UsageError(
+            f"the pass {name} returned a graph with the inputs {shown([x.describe() for x in after.inputs])}; they must "
+            f"be those of its argument, {shown([x.describe() for x in before.inputs])}. Return gn.Graph(outputs, "
+            "graph.inputs)"
+        )
+    Graph(after.outputs, after.inputs)  # raises an error if other inputs are read
+    found, wanted = ([f"{y.dtype} {list(y.shape)}" for y in graph.outputs] for graph in (after, before))
+    if found != wanted:
+        raise UsageError(
+            f"the pass {name} returned outputs of dtypes and shapes {shown(found)}; they must be {shown(wanted)}, as "
+            "before"
+        )
 
 
 def optimize(

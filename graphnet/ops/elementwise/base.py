@@ -22,6 +22,7 @@ from graphnet.graph.expression import VARIABLES, is_compilable, parse_expression
 from graphnet.graph.node import OPERATORS, Dtype, Node, Op, Shape
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, filled
+from graphnet.settings import one_of, text, whole_number
 
 __all__ = ["Elementwise", "as_nodes_together", "broadcast_together", "no_condition"]
 
@@ -103,11 +104,11 @@ class Elementwise(Op):
     # -- one place for broadcasts and casts --------------------------------------------------
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        _require_settings(self.name, self.kernel, self.arity, self.domain)
         if len(inputs) != self.arity and self.arity:
             raise ShapeError(
                 f"{self.name} takes {self.arity} input(s), not {len(inputs)}; if you define the op, set `arity`"
             )
-        _require_arity(self.name, self.kernel, self.arity)
         if not self.takes_flags:
             for x in inputs:
                 if type(x) is bool:
@@ -130,8 +131,11 @@ class Elementwise(Op):
         return inputs[0].shape, inputs[0].dtype
 
 
-@lru_cache(maxsize=4096)
-def _require_arity(name: str, kernel: str, arity: int) -> None:
+@lru_cache(maxsize=4096, typed=True)
+def _require_settings(name: str, kernel: str, arity: int, domain: str) -> None:
+    text(f"{name}.kernel", kernel)
+    whole_number(f"{name}.arity", arity, least=0)
+    one_of(f"{name}.domain", domain, ("common", "number", "float", "any"))
     if arity and is_compilable(kernel):
         read = {part.id for part in ast.walk(parse_expression(kernel)) if isinstance(part, ast.Name)}
         for unknown in read.intersection(VARIABLES[arity:]):

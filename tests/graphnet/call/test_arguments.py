@@ -24,6 +24,11 @@ cost = gn.sum(y * y)
 masked = np.ma.masked_array(np.ones((4, 3), "float32"), np.eye(4, 3, dtype=bool))
 
 
+def with_pass(function: Any) -> gn.Function:
+    a, b = gn.input((2,)), gn.input((2,))
+    return gn.compile([a + b], [a, b], passes=[function])
+
+
 def compiled() -> gn.Function:
     return gn.compile([y], inputs=[x], backend="numpy")
 
@@ -77,6 +82,12 @@ ROWS = [
     (lambda: gn.compile([y], passes="fuse"), UsageError, "compile: passes", "'fuse'", "without('fuse')"),
     (lambda: gn.compile([y], passes=["fuse"]), UsageError, "compile: passes", "'fuse'"),
     (lambda: gn.compile([y], passes=[lambda graph: None]), UsageError, "NoneType", "must return a Graph"),
+    (lambda: with_pass(lambda g: gn.Graph(gn.cast(g.outputs[0], "float64"), g.inputs)), UsageError, "pass", "float64"),
+    (lambda: with_pass(lambda g: gn.Graph([*g.outputs] * 2, g.inputs)), UsageError, "pass", "outputs", "as before"),
+    (lambda: with_pass(lambda g: gn.Graph(g.outputs, g.inputs[::-1])), UsageError, "pass", "inputs", "graph.inputs"),
+    *((lambda r=r: with_pass(lambda g: g.rewrite(lambda n: r(n) if n.inputs else n)), UsageError, "rewrite", "replace")
+      for r in (lambda n: None, lambda n: 1.0, lambda n: gn.cast(n, "float64"), lambda n: gn.stack([n]))),
+    (lambda: with_pass(lambda g: g.rewrite(lambda n: gn.input(n.shape))), GraphnetError, "does not list"),
     (lambda: gn.compile([y], check="no"), UsageError, "compile: check", "'no'"),
     (lambda: gn.compile([y], deterministic=1), UsageError, "compile: deterministic", "1"),
     (lambda: gn.compile([y], backend=["numba"]), gn.BackendError, "['numba']", "available"),

@@ -201,6 +201,15 @@ def test_missing_and_invalid_op_rules_raise_errors() -> None:
     with message(ShapeError, "Wrong.rop", "shape []", "squares[2, 3]", line):
         gn.rop([node], {x: ones})
 
+    narrow = {
+        "backward": lambda op, gy, y, x: [gn.cast(gy, "float32")], "rop": lambda op, rx, y, x: gn.cast(rx, "float32"),
+    }  # fmt: skip
+    node, line = own("Narrow", type(square), **narrow)(x, name="squares"), here()
+    with message(DtypeError, "Narrow.backward", "float32", "x[2, 3]", x_line, "must be float64"):
+        gn.gradient(gn.sum(node), x)
+    with message(DtypeError, "Narrow.rop", "float32", "squares[2, 3]", line, "must be float64"):
+        gn.rop([node], {x: ones})
+
     node, line = own("Nothing", signature="... -> ...")(x, name="nothing"), here()
     with message(BackendError, "Nothing", "no forward rule", "nothing[2, 3]", line, "x[2, 3]", x_line):
         gn.compile([node], [x])(ones)

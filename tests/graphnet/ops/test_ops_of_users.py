@@ -285,6 +285,11 @@ def test_wrong_results_of_forward_are_rejected() -> None:
             with pytest.raises(BackendError, match=r"RunningSum.forward returned .* RunningSum\[3, 4\]"):
                 function(given)
 
+    k = gn.input((2,), "int8", name="k")
+    op = saying(RunningSum, forward=lambda op, x: np.array([100, 500]))()
+    with pytest.raises(BackendError, match=r"RunningSum.forward returned int64 .* which is int8"):
+        gn.compile([op(k)], [k])(np.ones(2, "int8"))
+
 
 class Half(gn.Elementwise):
     """y = 1.5 x"""
@@ -312,6 +317,9 @@ def test_invalid_elementwise_ops_are_rejected() -> None:
             gn.compile([op(i)], [i])
     with pytest.raises(gn.UsageError, match=r"Elementwise: the kernel 'x \+ y' reads y, but arity is 1"):
         saying(gn.Elementwise, kernel="x + y", forward=lambda op, x: x)()(x)
+    for name, value in (("kernel", None), ("domain", "floats"), ("arity", "2"), ("arity", True)):
+        with pytest.raises(gn.UsageError, match=rf"Half.{name} must be .* not {value!r}"):
+            saying(Half, **{name: value})()(x)
 
 
 def test_wrong_declarations_fail_the_laws() -> None:
