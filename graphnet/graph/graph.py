@@ -202,8 +202,8 @@ def rewrite(
 def _wrong_replacement(node: Node, new: Any) -> UsageError:
     found = f"{new.dtype} {list(new.shape)}" if isinstance(new, Node) else shown(new)
     return UsageError(
-        f"rewrite: replace returned {found} for {node.describe()} (made at {node.origin}); return that node, or another "
-        f"of {node.dtype} {list(node.shape)}"
+        f"rewrite: replace returned {found} for {node.describe()} (made at {node.origin}); return that node, or "
+        f"another of {node.dtype} {list(node.shape)}"
     )
 
 

@@ -199,8 +199,8 @@ def stages(
 def _require_same_ends(name: str, before: Graph, after: Graph) -> None:
     if after.inputs != before.inputs:
         raise UsageError(
-            f"the pass {name} returned a graph with the inputs {shown([x.describe() for x in after.inputs])}; they must "
-            f"be those of its argument, {shown([x.describe() for x in before.inputs])}. Return gn.Graph(outputs, "
+            f"the pass {name} returned a graph with the inputs {shown([x.describe() for x in after.inputs])}; they "
+            f"must be those of its argument, {shown([x.describe() for x in before.inputs])}. Return gn.Graph(outputs, "
             "graph.inputs)"
         )
     Graph(after.outputs, after.inputs)  # raises an error if other inputs are read

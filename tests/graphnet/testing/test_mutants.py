@@ -19,13 +19,13 @@ from graphnet.backends.numba import jobs, product_jobs
 from graphnet.backends.numba.code import mathematics
 from graphnet.backends.numba.code.reduction import ReductionCode
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
+from graphnet.errors import UsageError
 from graphnet.graph.node import Array
 from graphnet.ops import elementwise as e, shape
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.plan import lowering
 from graphnet.plan.instructions import Loop
-from graphnet.errors import UsageError
 from graphnet.testing import LawError, check_graph, check_op
 from tests.graphnet.ops.op_cases import CASES, distinct
 from tests.tables import case
