@@ -67,7 +67,7 @@ def rows_of_tile(rows: int, registers: int) -> int:
     return -(-rows // tiles)
 
 
-class Operand(NamedTuple):
+class LeftOperand(NamedTuple):
     """A left operand: its address, length of a row, and strides along rows and within a row, in numbers."""
 
     at: int
@@ -75,7 +75,7 @@ class Operand(NamedTuple):
     strides: tuple[int, ...]
 
     @classmethod
-    def of(cls, context: RecordContext, view: View) -> Operand:
+    def of(cls, context: RecordContext, view: View) -> LeftOperand:
         return cls(context.address(view), view.shape[1], view.strides)
 
     @property
@@ -108,7 +108,7 @@ class _ProductJob(InstructionJob):
     def multiply(
         self,
         context: RecordContext,
-        a: Operand,
+        a: LeftOperand,
         c: View,
         b: int,
         b_k: int,
@@ -244,7 +244,7 @@ class PackedProductJob(_ProductJob):
         found = []
         for i in range(blocks):
             start, stop = share_of(inner, i, blocks)
-            left, right = Operand.of(context, part_of(a, 1, start, stop)), panels + start * width * item
+            left, right = LeftOperand.of(context, part_of(a, 1, start, stop)), panels + start * width * item
             found.append(self.multiply(context, left, c, right, width, inner * width, width, i > 0))
         return found
 
@@ -326,10 +326,10 @@ class BlockedProductJob(_ProductJob):
         for i in range(blocks):
             start, stop = share_of(a.shape[1], i, blocks)
             left, block = part_of(a, 1, start, stop), b.row_range(start, stop)
-            operand = Operand.of(context, left)
+            operand = LeftOperand.of(context, left)
             if for_a:
                 found.append(pack_record(context, left, scratch, stop - start))
-                operand = Operand(scratch, stop - start, (stop - start, 1))
+                operand = LeftOperand(scratch, stop - start, (stop - start, 1))
             for first in range(0, c.shape[1], group):
                 last = min(first + group, c.shape[1])
                 right, target = part_of(block, 1, first, last), part_of(c, 1, first, last)
