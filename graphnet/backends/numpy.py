@@ -10,13 +10,7 @@ from functools import partial
 import numpy as np
 
 from graphnet.backends.base import Backend, Program
-from graphnet.errors import (
-    BackendError,
-    GraphnetError,
-    NonFiniteError,
-    NotEnoughMemoryError,
-    table_of_inputs,
-)
+from graphnet.errors import BackendError, GraphnetError, NonFiniteError, NotEnoughMemoryError, table_of_inputs
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.plan import make_plan

@@ -123,7 +123,7 @@ def pull_back(
                 )
             for source, g in zip(node.inputs, cotangents, strict=True):
                 if source in reached and not g.op.is_zeros:
-                    _require_like(source, f"{node.op.name}.backward returned a cotangent", g)
+                    _require_like(source, node, "backward", g)
                     contributions.setdefault(source, []).append(g)
     return [totals[w] if w in totals else zeros(w.shape, w.dtype) for w in targets]
 
@@ -170,20 +170,17 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
                 continue
             r = node.op.rop(*incoming, node, *node.inputs)
             _require_nodes(node, "rop", [r])
-            _require_like(node, f"{node.op.name}.rop returned a tangent", r)
+            _require_like(node, node, "rop", r)
             tangent[node] = r
     return [tangent_of(node) for node in outputs]
 
 
-def _require_like(node: Node, what: str, found: Node) -> None:
-    if found.shape != node.shape:
-        raise ShapeError(
-            f"{what} of shape {list(found.shape)} for {node.describe()} (made at {node.origin}); it must be "
-            f"{list(node.shape)}."
-        )
-    if found.dtype != node.dtype and is_float(node.dtype):
-        raise DtypeError(
-            f"{what} of dtype {found.dtype} for {node.describe()} (made at {node.origin}); it must be {node.dtype}."
+def _require_like(like: Node, node: Node, rule: str, found: Node) -> None:
+    shaped = found.shape == like.shape
+    if not shaped or (found.dtype != like.dtype and is_float(like.dtype)):
+        raise (DtypeError if shaped else ShapeError)(
+            f"{node.op.name}.{rule} returned {found.dtype} of shape {list(found.shape)} for {like.describe()} (made at "
+            f"{like.origin}); it must be {like.dtype} of shape {list(like.shape)}."
         )
 
 

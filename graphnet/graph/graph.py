@@ -170,13 +170,11 @@ class Graph(ShowsItself):
         return f"<Graph of {len(self)} nodes: ({ins}) -> ({outs})>"
 
 
-def rewrite(
-    order: Iterable[Node], replace: Callable[[Node], Node], same_dtype: bool = True
-) -> dict[Node, Node]:
+def rewrite(order: Iterable[Node], replace: Callable[[Node], Node], alike: bool = True) -> dict[Node, Node]:
     """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, if that is another node.
 
-    New nodes get the line and scope of the node that they replace. Raises UsageError if they differ from it in shape,
-    or, with same_dtype, in dtype.
+    New nodes get the line and scope of the node that they replace. With `alike`, raises UsageError if they differ from
+    it in shape or dtype.
     """
     done: dict[Node, Node] = {}
     find, untouched = done.get, done.keys().isdisjoint
@@ -189,22 +187,14 @@ def rewrite(
             else:
                 new = replace(node.replace_inputs(tuple([find(source, source) for source in inputs])))
             if new is not node:
-                if (
-                    not isinstance(new, Node)
-                    or new.shape != node.shape
-                    or (same_dtype and new.dtype != node.dtype)
-                ):
-                    raise _wrong_replacement(node, new)
+                if alike and (type(new) is not Node or new.shape != node.shape or new.dtype != node.dtype):
+                    found = f"{new.dtype} {list(new.shape)}" if type(new) is Node else shown(new)
+                    raise UsageError(
+                        f"rewrite: replace returned {found} for {node.describe()} (made at {node.origin}); return that "
+                        f"node, or another of {node.dtype} {list(node.shape)}"
+                    )
                 done[node] = new
     return done
-
-
-def _wrong_replacement(node: Node, new: Any) -> UsageError:
-    found = f"{new.dtype} {list(new.shape)}" if isinstance(new, Node) else shown(new)
-    return UsageError(
-        f"rewrite: replace returned {found} for {node.describe()} (made at {node.origin}); return that node, or "
-        f"another of {node.dtype} {list(node.shape)}"
-    )
 
 
 def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:

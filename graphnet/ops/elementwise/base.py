@@ -10,13 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.errors import (
-    DifferentiationError,
-    DtypeError,
-    ShapeError,
-    UsageError,
-    ValueAccessError,
-    table_of_inputs,
-)
+    DifferentiationError, DtypeError, ShapeError, UsageError, ValueAccessError, table_of_inputs,
+)  # fmt: skip
 from graphnet.graph.dtypes import BOOL, FLOAT64, common_dtype, is_float
 from graphnet.graph.expression import VARIABLES, is_compilable, parse_expression
 from graphnet.graph.node import OPERATORS, Dtype, Node, Op, Shape
@@ -167,13 +162,13 @@ def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
     return np.dtype("int64") if is_whole else FLOAT64
 
 
-def as_nodes_together(op_name: str, operands: Sequence[Any]) -> list[Node]:
-    """Returns the operands as nodes; a number gets the dtype of the others, if that can hold it."""
-    given = [x if _is_number(x) else as_node(x) for x in operands]
+def as_nodes_together(op_name: str, operands: Sequence[Any], shape: Shape = ()) -> list[Node]:
+    """Returns the operands as nodes; a number becomes a Fill of this shape and the dtype of the others."""
+    given = [x if isinstance(x, Node) or _is_number(x) else as_node(x) for x in operands]
     nodes = [x for x in given if isinstance(x, Node)]
     if not nodes:
         return [as_node(x) for x in given]
-    return [x if isinstance(x, Node) else filled(op_name, x, (), _number_dtype(x, nodes)) for x in given]
+    return [x if isinstance(x, Node) else filled(op_name, x, shape, _number_dtype(x, nodes)) for x in given]
 
 
 def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any = None) -> tuple[Node, ...]:
@@ -191,15 +186,7 @@ def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any =
                     + table_of_inputs(nodes)
                 ) from None
             break
-    if len(nodes) < len(inputs):
-        whole = [
-            x
-            if isinstance(x, Node)
-            else (filled(op_name, x, shape, _number_dtype(x, nodes)) if nodes else as_node(x))
-            for x in inputs
-        ]
-    else:
-        whole = list(nodes)
+    whole = nodes if len(nodes) == len(inputs) else as_nodes_together(op_name, inputs, shape)
     if cast_together is not None:
         whole = cast_together(whole)
     return tuple([n if n.shape == shape else broadcast_to(n, shape) for n in whole])
