@@ -10,7 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.errors import (
-    DifferentiationError, DtypeError, ShapeError, UsageError, ValueAccessError, table_of_inputs,
+    DifferentiationError,
+    DtypeError,
+    ShapeError,
+    UsageError,
+    ValueAccessError,
+    table_of_inputs,
 )  # fmt: skip
 from graphnet.graph.dtypes import BOOL, FLOAT64, common_dtype, is_float
 from graphnet.graph.expression import VARIABLES, is_compilable, parse_expression
