@@ -128,7 +128,7 @@ class Normalized(_Wrapper):
 class Bidirectional(Cell):
     """y_t = [forward(x_1 ... x_t), backward(x_T ... x_t)]  (two cells; the second starts at the end)
 
-    forward: any cell, or the number of units of an LSTM; 128 by default. backward: likewise; by default a copy of
+    forward: any cell, or the number of units of an LSTM; 64 by default. backward: likewise; by default a copy of
     `forward` with its own weights.
 
     The states are those of both cells. The backward cell starts at the last input, so its final states are those after
