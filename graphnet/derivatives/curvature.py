@@ -20,7 +20,7 @@ from graphnet.derivatives.gradient import (
     require_scalar,
     rop,
     seed_nodes,
-)
+)  # fmt: skip
 from graphnet.errors import DifferentiationError
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import ancestors, dependents, substitute

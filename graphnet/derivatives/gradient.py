@@ -180,7 +180,7 @@ def _require_like(like: Node, node: Node, rule: str, found: Node) -> None:
     if not shaped or (found.dtype != like.dtype and is_float(like.dtype)):
         raise (DtypeError if shaped else ShapeError)(
             f"{node.op.name}.{rule} returned {found.dtype} of shape {list(found.shape)} for {like.describe()} (made at "
-            f"{like.origin}); it must be {like.dtype} of shape {list(like.shape)}."
+            f"{like.origin}); it must be {like.dtype} of shape {list(like.shape)}. The op is at {node.origin}."
         )
 
 

@@ -136,7 +136,7 @@ class Graph(ShowsItself):
         """Returns the graph in which each node is replaced by `replace(node)`, inputs first.
 
         replace: function of a node whose inputs are already rewritten; returns that node or another of the same shape
-        and dtype.
+        and dtype, else UsageError.
         """
         done = rewrite(self.order, replace)
         return self.rewritten(done) if done else self
@@ -170,11 +170,13 @@ class Graph(ShowsItself):
         return f"<Graph of {len(self)} nodes: ({ins}) -> ({outs})>"
 
 
-def rewrite(order: Iterable[Node], replace: Callable[[Node], Node], alike: bool = True) -> dict[Node, Node]:
+def rewrite(
+    order: Iterable[Node], replace: Callable[[Node], Node], same_type: bool = True
+) -> dict[Node, Node]:
     """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, if that is another node.
 
-    New nodes get the line and scope of the node that they replace. With `alike`, raises UsageError if they differ from
-    it in shape or dtype.
+    New nodes get the line and scope of the node that they replace. With same_type, raises UsageError if they differ
+    from it in shape or dtype.
     """
     done: dict[Node, Node] = {}
     find, untouched = done.get, done.keys().isdisjoint
@@ -187,11 +189,11 @@ def rewrite(order: Iterable[Node], replace: Callable[[Node], Node], alike: bool 
             else:
                 new = replace(node.replace_inputs(tuple([find(source, source) for source in inputs])))
             if new is not node:
-                if alike and (type(new) is not Node or new.shape != node.shape or new.dtype != node.dtype):
-                    found = f"{new.dtype} {list(new.shape)}" if type(new) is Node else shown(new)
+                other = type(new) is not Node or new.shape != node.shape or new.dtype != node.dtype
+                if other and same_type:
                     raise UsageError(
-                        f"rewrite: replace returned {found} for {node.describe()} (made at {node.origin}); return that "
-                        f"node, or another of {node.dtype} {list(node.shape)}"
+                        f"rewrite: replace returned {shown(new)} for {node.describe()} (made at {node.origin}); return "
+                        f"a node of {node.dtype} {list(node.shape)}"
                     )
                 done[node] = new
     return done

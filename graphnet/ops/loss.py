@@ -292,8 +292,8 @@ def sigmoid_cross_entropy(logits: Any, targets: Any) -> Node:
 def squared_error(y: Any, targets: Any) -> Node:
     """C = (y - t)², one value for each element.
 
-    y: predictions, floats of any shape. targets: t, of a shape that broadcasts with y; integers and booleans are cast
-    to its dtype.
+    y: predictions, floats of any shape. targets: t, of a shape that broadcasts with y; integers, booleans and Python's
+    numbers are cast to its dtype.
 
     >>> gn.compile(gn.squared_error([1.0, 2.0], [0.0, 4.0]))()[0].tolist()
     [1.0, 4.0]

@@ -31,7 +31,7 @@ from graphnet.plan.instructions import (
     Scatter,
     Step,
     by_rows,
-)
+)  # fmt: skip
 from graphnet.plan.placement import place
 from graphnet.plan.units import in_order, units_of
 from graphnet.plan.updates import can_fail, copied, write_updates

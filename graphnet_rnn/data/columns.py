@@ -299,15 +299,26 @@ def _require_resolution(frame: Frame, name: str, found: Array) -> None:
     if not there.any():
         return
     exact = centered = found[there]
-    if np.abs(exact).max() > 2**53:  # float64 rounds whole numbers
-        fractions = [Fraction(str(value).strip()) for value in frame[name][there]]
-        centered = np.array([float(value - fractions[0]) for value in fractions])
+    if np.abs(exact).max() > 2**53 and frame[name].dtype.kind != "f":  # float64 rounds whole numbers
+        fractions = [_fraction(str(value).strip()) for value in frame[name][there]]
+        centered = np.array([_rounded(value - fractions[0]) for value in fractions])
     step = coarse_step(exact, centered)
     if step:
         raise DataError(
             f"{frame.where}: float32 rounds the values of the column {shown(name)}, from {exact.min():.16g} to "
             f"{exact.max():.16g}, to multiples of {step:g}; subtract the first value, or leave the column out"
         )
+
+
+def _fraction(cell: str) -> int | Fraction:
+    return int(cell) if cell.isdecimal() else Fraction(cell)
+
+
+def _rounded(value: int | Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def coarse_step(values: Array, centered: Array | None = None) -> float:
@@ -475,7 +486,7 @@ def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Arra
     """Returns the next times after the last; step: result of step_between. A day that a month lacks is its last one."""
     unit, size = step
     if times.dtype.kind == "i":
-        whole = [int(times[-1]) + step * size for step in range(1, count + 1)]
+        whole = [int(times[-1]) + n * size for n in range(1, count + 1)]
         return np.array(whole, np.int64 if min(whole) >= -(2**63) and max(whole) < 2**63 else object)
     steps = np.arange(1, count + 1) * size
     if unit != "M":
@@ -495,7 +506,7 @@ def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Arra
 def written(times: Array, date_format: str | None = None, zoned: bool = False) -> list[str]:
     """Returns times as texts; dates without a time of day if all are midnight. zoned: True marks them as UTC."""
     if times.dtype.kind != "M":
-        exact = (int(t) if abs(t) < 2**53 and float(t).is_integer() else t for t in times.tolist())
+        exact = (int(t) if abs(t) < 2**63 and float(t).is_integer() else t for t in times.tolist())
         return [str(t) if isinstance(t, int) else f"{t:.15g}" for t in exact]
     if times.max() > np.datetime64("9999-12-31T23:59:59"):  # after the last date of Python
         return [str(time) for time in times]

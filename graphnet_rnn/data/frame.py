@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
-from graphnet_rnn.data.table_files import TABLES, decoded, is_table, require_single_values
+from graphnet_rnn.data.table_files import TABLES, decoded, is_table
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
@@ -38,8 +38,19 @@ class Frame:
     def texts(self, name: str) -> list[str]:
         """Returns the cells of a column as texts, without blanks around them."""
         if name not in self._texts:
+            self._require_single_values(name)
             self._texts[name] = [str(value).strip() for value in self[name]]
         return self._texts[name]
+
+    def _require_single_values(self, name: str) -> None:
+        """Raises DataError for lists, structs and other cells of several values."""
+        column, several = self[name], (list, tuple, dict, set, np.ndarray)
+        if column.dtype.kind == "O" and any(issubclass(kind, several) for kind in set(map(type, column))):
+            row = next(row for row, cell in enumerate(column) if isinstance(cell, several))
+            remedy = (
+                "; each cell must be one number, text or time. Split the column into several, or leave it out"
+            )
+            raise self.error(row, name, remedy)
 
     def numbers(self, name: str) -> list[float | None]:
         """Returns the cells of a column as numbers; None for a text that is no finite number."""
@@ -112,7 +123,6 @@ def _column(name: str, given: Any) -> Array:
             f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "
             f"{list(found.shape)}"
         )
-    require_single_values("Table", name, found)
     rounded = found.dtype.kind == "f" and isinstance(given, list | tuple) and any(map(_is_large, given))
     if rounded:  # NumPy has no integer type for these, or they are among floats
         found = np.array(given, dtype=object)

@@ -19,7 +19,7 @@ from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "decoded", "is_table", "require_single_values", "table_bytes"]
+__all__ = ["TABLES", "decoded", "is_table", "require_writer", "table_bytes"]
 
 T = TypeVar("T")
 
@@ -134,10 +134,7 @@ def _parquet(path: Path) -> dict[str, Array]:
         names = parquet.read_schema(file).names
         _require_distinct(path, names)
         table = parquet.read_table(file)
-        arrays = {name: _array_of(table.column(name)) for name in table.column_names}
-        for name, array in arrays.items():
-            require_single_values(path, name, array)
-        return arrays
+        return {name: _array_of(table.column(name)) for name in table.column_names}
 
     columns = _of_parquet(path, read)
     if not columns or not len(next(iter(columns.values()))):
@@ -158,16 +155,6 @@ def _array_of(column: Any) -> Array:
         if len(there) and np.abs(there).max() >= 2**53:
             return np.array(column.to_pylist(), dtype=object)
     return decoded(found)
-
-
-def require_single_values(where: str | Path, name: str, column: Array) -> None:
-    """Raises DataError for lists, structs and other cells of several values."""
-    for row, cell in enumerate(column if column.dtype.kind == "O" else ()):
-        if isinstance(cell, list | tuple | dict | set | np.ndarray):
-            raise DataError(
-                f"{where}: row {row + 1} of the column {shown(name)} is {shown(cell)}; each cell must be one number, "
-                "text or time. Split the column into several, or leave it out"
-            )
 
 
 def decoded(array: Array) -> Array:
@@ -193,13 +180,34 @@ def is_table(path: str | Path) -> bool:
 def table_bytes(path: str | Path, columns: Mapping[str, Sequence[Any]]) -> bytes:
     """Returns the content of a table file: Parquet if `path` ends in .parquet, else CSV."""
     if Path(path).suffix.lower() == ".parquet":
-        parquet = package_for(f"writing {path}", "pyarrow.parquet", "pyarrow")
-        arrow = package_for(f"writing {path}", "pyarrow", "pyarrow")
-        file = io.BytesIO()
-        parquet.write_table(arrow.table(dict(columns), metadata={"written by": "graphnet"}), file)
-        return file.getvalue()
+        return _parquet_bytes(path, columns)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue().encode()
+
+
+def _parquet_bytes(path: str | Path, columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """A column of several types, or of numbers that no type holds, is written as texts."""
+    arrow, parquet = _writer(path)
+    arrays = {}
+    for name, column in columns.items():
+        try:
+            arrays[name] = arrow.array(column)
+        except (arrow.ArrowException, OverflowError):
+            arrays[name] = arrow.array([None if cell is None else str(cell) for cell in column])
+    file = io.BytesIO()
+    parquet.write_table(arrow.table(arrays, metadata={"written by": "graphnet"}), file)
+    return file.getvalue()
+
+
+def _writer(path: str | Path) -> tuple[Any, Any]:
+    what = f"writing {path}"
+    return package_for(what, "pyarrow", "pyarrow"), package_for(what, "pyarrow.parquet", "pyarrow")
+
+
+def require_writer(path: str | Path) -> None:
+    """Raises UsageError if the package is missing that writes this table file."""
+    if Path(path).suffix.lower() == ".parquet":
+        _writer(path)

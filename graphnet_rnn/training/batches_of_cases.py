@@ -6,7 +6,6 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
+from graphnet.ops.random import Random
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.unroll import Unrolled
@@ -23,7 +23,7 @@ from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, require_kinds
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
-from graphnet_rnn.training.state import description_of
+from graphnet_rnn.training.state import fixed_parts
 
 __all__ = [
     "MEASURES", "BatchesOfCases", "digest_of_graph", "divided", "have_steps", "losses_of_cases", "measures",
@@ -178,17 +178,20 @@ def digest_of_graph(cost: Node) -> str:
     """Returns a digest of the ops, their settings and constants, and the shapes of a graph."""
     order = ancestors([cost])
     number = {node: i for i, node in enumerate(order)}
+    known: dict[int, str] = {}  # by the op's address: many nodes share one
+
+    def settings(op: gn.Op) -> str:
+        if id(op) not in known:
+            named = (
+                ("distribution", "number") if isinstance(op, Random) else () if op.by_identity else vars(op)
+            )
+            known[id(op)] = repr([fixed_parts(vars(op)[name]) for name in named])
+        return known[id(op)]
+
     lines = (
-        f"{n.op.name} {_settings(n.op)} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order
+        f"{n.op.name} {settings(n.op)} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-def _settings(op: gn.Op) -> list[str]:
-    """Returns the settings that are the same in each process; none of inputs, parameters and random values."""
-    same = (bool, int, float, str, tuple, np.dtype, np.generic, np.ndarray, FunctionType)
-    values = () if op.by_identity else vars(op).values()
-    return [description_of(value) for value in values if isinstance(value, same)]
 
 
 def seed_of(model: Model) -> int:

@@ -7,8 +7,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
     "description_of",
     "differences",
     "digest_of",
+    "fixed_parts",
     "read_training_state",
     "write_training_state",
 ]
@@ -180,13 +182,57 @@ def description_of(setting: Any) -> str:
     if isinstance(setting, np.ndarray):
         return f"{setting.dtype} {list(setting.shape)} {digest_of(setting)[:12]}"
     if isinstance(setting, FunctionType):
-        code = setting.__code__
-        enclosed = [description_of(cell.cell_contents) for cell in setting.__closure__ or ()]
-        parts = (code.co_code.hex(), code.co_names, _constants(code), setting.__defaults__, enclosed)
-        return f"{setting.__qualname__} {hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
+        return (
+            f"{setting.__qualname__} {hashlib.sha256(repr(fixed_parts(setting)).encode()).hexdigest()[:12]}"
+        )
     if getattr(type(setting), "__repr__", None) is object.__repr__:
         return f"{type(setting).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(setting).items())})"
     return repr(setting)
+
+
+def fixed_parts(value: Any, within: tuple[Any, ...] = ()) -> Any:
+    """Returns what has the same repr in each process: numbers, texts, arrays and code, also within containers and
+    functions; of nodes dtype and shape, of anything else the class.
+
+    within: the values that contain this one.
+    """
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic, np.dtype)):
+        return type(value).__name__, repr(value)
+    if any(value is each for each in within):
+        return "itself"
+    inside = (*within, value)
+    if isinstance(value, Node):
+        return value.dtype.str, value.shape
+    if isinstance(value, np.ndarray):
+        return digest_of(value) if value.dtype != object else fixed_parts(value.tolist(), inside)
+    if isinstance(value, (tuple, list)):
+        return [type(value).__name__, *(fixed_parts(each, inside) for each in value)]
+    if isinstance(value, (set, frozenset)):
+        return sorted(repr(fixed_parts(each, inside)) for each in value)
+    if isinstance(value, Mapping):
+        return sorted(repr(fixed_parts(item, inside)) for item in value.items())
+    if isinstance(value, CodeType):
+        return value.co_code.hex(), value.co_names, fixed_parts(value.co_consts, inside)
+    if isinstance(value, partial):
+        return fixed_parts((value.func, value.args, value.keywords), inside)
+    if isinstance(value, MethodType):
+        return fixed_parts(value.__func__, inside)
+    if isinstance(value, FunctionType):
+        held = (
+            value.__code__,
+            value.__defaults__,
+            value.__kwdefaults__,
+            *map(_content, value.__closure__ or ()),
+        )
+        return fixed_parts(held, inside)
+    return type(value).__qualname__
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
 
 
 def digest_of(*arrays: Array) -> str:
@@ -196,10 +242,6 @@ def digest_of(*arrays: Array) -> str:
         digest.update(f"{array.dtype.str} {array.shape} ".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _constants(code: CodeType) -> list[Any]:
-    return [_constants(each) if isinstance(each, CodeType) else each for each in code.co_consts]
 
 
 def _is_like(found: Any, like: Any) -> bool:

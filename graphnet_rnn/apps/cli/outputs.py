@@ -37,7 +37,7 @@ OURS = {
     ".tex": (b"\\begin{tabular}", b"% Picture by graphnet:"),
     ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr", b"predicted_"),
     ".npz": (b"prediction.npy", b"probability.npy"),
-    ".parquet": (b"graphnet",),
+    ".parquet": (b"written by\x18\x08graphnet",),  # as Thrift writes the metadata
     ".jsonl": (b'"contexts": [', b'"true_log_p": ', b'"calls": '),  # timelag, debag, control
 }
 #: Mark of our model files, which are never overwritten by other outputs.

@@ -23,7 +23,7 @@ from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
-from graphnet_rnn.data.table_files import is_table, table_bytes
+from graphnet_rnn.data.table_files import is_table, require_writer, table_bytes
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.network.running import run as run_network
@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     )
     require_ending("--out", options.out, KINDS, "the name of predictions")
     require_ending("--chart", options.chart)
+    require_writer(options.out)
     network = load_finite(options.model, options.cell)
     if network.vocabulary is not None:
         raise UsageError(f"{options.model} is a model of text; use the command sample")

@@ -73,6 +73,23 @@ def test_large_integers_in_csv_files_are_rejected(tmp_path: Path) -> None:
         read_sequences(tmp_path / "w.csv", Choice(("a",), ("y",), weights="w"))
 
 
+def test_nested_columns_of_parquet_files(tmp_path: Path) -> None:
+    """Only those that are used are refused."""
+    columns = {
+        "x": [1.5, 2.5, 3.5],
+        "y": [0.5, 1.5, 2.5],
+        "tags": [["a"], ["b", "c"], []],
+        "more": [{"k": 1}] * 3,
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    assert read_sequences(tmp_path / "a.parquet", Choice(("x",), ("y",))).inputs.shape == (3, 1, 1)
+    for name in ("tags", "more"):
+        with pytest.raises(
+            DataError, match=rf"row 1 of the column '{name}' is .*; each cell must be one number"
+        ):
+            read_sequences(tmp_path / "a.parquet", Choice((name,), ("y",)))
+
+
 def test_columns_without_a_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",a,y\n0,1,2\n1,3,4.5\n")
     with pytest.raises(DataError, match=r"a\.csv: column 1 has no name; .*index=False"):
