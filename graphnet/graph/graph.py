@@ -170,12 +170,10 @@ class Graph(ShowsItself):
         return f"<Graph of {len(self)} nodes: ({ins}) -> ({outs})>"
 
 
-def rewrite(
-    order: Iterable[Node], replace: Callable[[Node], Node], same_type: bool = True
-) -> dict[Node, Node]:
+def rewrite(order: Iterable[Node], replace: Callable[[Node], Node], same: bool = True) -> dict[Node, Node]:
     """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, if that is another node.
 
-    New nodes get the line and scope of the node that they replace. With same_type, raises UsageError if they differ
+    New nodes get the line and scope of the node that they replace. With `same`, raises UsageError if they differ
     from it in shape or dtype.
     """
     done: dict[Node, Node] = {}
@@ -190,7 +188,7 @@ def rewrite(
                 new = replace(node.replace_inputs(tuple([find(source, source) for source in inputs])))
             if new is not node:
                 other = type(new) is not Node or new.shape != node.shape or new.dtype != node.dtype
-                if other and same_type:
+                if other and same:
                     raise UsageError(
                         f"rewrite: replace returned {shown(new)} for {node.describe()} (made at {node.origin}); return "
                         f"a node of {node.dtype} {list(node.shape)}"

@@ -170,7 +170,7 @@ def make_problem(
             return node
         return (replace(op, **changes) if changes else op)(*node.inputs, name=node.name)
 
-    done = rewrite(ancestors(outputs), in_float64, same_type=False)
+    done = rewrite(ancestors(outputs), in_float64, same=False)
     doubled = [done.get(node, node) for node in outputs]
     doubles = [_as_double(v) for v in values]
     return LawProblem(doubled, [fed[leaf] for leaf in leaves], doubles, holds_stopped, rules)

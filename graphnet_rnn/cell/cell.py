@@ -58,7 +58,7 @@ class Cell(NamedArguments, ShowsItself):
     """The equations of one time step: `step(x, *states) -> new states`; the first state is the output.
 
     units: width of the states, 128 by default. initial: initializers by weight name, e.g. {"W_h*": orthogonal()}, which
-    override the cell's own; patterns as in file names, the last that matches applies.
+    override the cell's own; in a pattern, * stands for any characters; the last that matches applies.
 
     >>> class Leaky(rnn.Cell):
     ...     states = (rnn.State("h"),)

@@ -241,7 +241,7 @@ class _Parser:
     def __init__(self, line: str, target: str, right: str, known: set[str], defined: Collection[str]) -> None:
         self.line, self.to, self.known, self.defined = line, target.rstrip("'"), known, defined
         self.tokens = list(_tokens_of(right.replace("·", self.to)))
-        self.norms = 0
+        self.norms = self.lists = 0
 
     def tree(self) -> Tree:
         try:
@@ -316,7 +316,18 @@ class _Parser:
         while self.next() == ",":
             self.take()
             sources.append(self.sum())
+        self.lists += 1
+        if self.lists > 1:
+            raise self.error(
+                "two lists of names would share weights; write one of them as a result of its own"
+            )
         total: Tree = Name(f"b_{self.to}")
+        names = [source.name.rstrip("'") for source in sources if isinstance(source, Name)]
+        if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+            raise self.error(
+                f"{twice[0]} and {twice[0]}' in a list would share W_{twice[0]}{self.to}; write their products, as in "
+                "x W_x"
+            )
         for source in reversed(sources):
             if not isinstance(source, Name):
                 raise self.error(

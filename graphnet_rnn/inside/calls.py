@@ -11,7 +11,7 @@ from graphnet.graph.node import Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 
-__all__ = ["CompiledCalls", "called", "require_no_draws"]
+__all__ = ["CompiledCalls", "called", "expected_states", "require_no_draws"]
 
 #: Number of compiled sizes to keep.
 KEPT = 8
@@ -26,6 +26,12 @@ def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> Non
             f"{who}: the network must not have dropout, since its random numbers are not {whose}; create it "
             f"without, and {remedy}"
         )
+
+
+def expected_states(network: Network) -> str:
+    """Number and names of the states, for messages."""
+    names = [name for name, _ in network.state_names()]
+    return f"give {len(names)} arrays ({', '.join(names)})"
 
 
 def called(network: Network, time: int, batch: int, ragged: bool) -> tuple[list[Node], list[Node]]:

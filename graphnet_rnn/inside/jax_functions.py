@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 import graphnet as gn
+from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.inside.calls import CompiledCalls
+from graphnet_rnn.inside.calls import CompiledCalls, expected_states
 from graphnet_rnn.network.network import Network
 
 __all__ = ["on_arrays"]
@@ -44,7 +47,14 @@ def on_arrays(
             raise UsageError(f"x must have axes {axes}, not the shape {list(x.shape)}")
         time, batch = x.shape[:2]
         before = states or first_states(batch, parameters)
-        ends = [] if lengths is None else [jnp.asarray(lengths).astype("int32")]
+        if len(before) != len(network.state_names()):
+            raise UsageError(f"states: {expected_states(network)} or none, not {len(before)}")
+        ends = []
+        if lengths is not None:
+            known = jnp.asarray(lengths)
+            if not isinstance(known, jax.core.Tracer):  # in a compiled program, values are unknown
+                checked_lengths("jax_function", np.asarray(known), time, batch)
+            ends = [known.astype("int32")]
         weights = (parameters[name] for name in names.values())
         outputs, *after = compiled(time, batch, lengths is not None)(x, *before, *weights, *ends)
         return outputs, after

@@ -13,7 +13,7 @@ from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_of
-from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws
+from graphnet_rnn.inside.calls import CompiledCalls, expected_states, require_no_draws
 from graphnet_rnn.network.network import Network
 
 __all__ = ["NetworkModule"]
@@ -51,6 +51,11 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
         weights = self._weights()
         if states is None:
             states = self._first_states(batch, weights)
+        if isinstance(states, torch.Tensor) or len(states) != len(self._network.state_names()):
+            given = "a tensor" if isinstance(states, torch.Tensor) else str(len(states))
+            raise UsageError(
+                f"torch_module: states: {expected_states(self._network)}, as a list, not {given}"
+            )
         ends: list[torch.Tensor] = []
         if lengths is not None:
             known = checked_lengths("torch_module", np.asarray(lengths), time, batch)

@@ -58,15 +58,10 @@ class Seq2Seq(Model):
     def __init__(self, encoder: Network, decoder: Network, longest: Sequence[int]) -> None:
         self.encoder = require_network("Seq2Seq", encoder)
         self.decoder = require_network("Seq2Seq", decoder)
-        both = listed("Seq2Seq: longest", longest, "two lengths, of sources and targets")
-        if len(both) != 2:
-            raise UsageError(
-                f"Seq2Seq: longest must be two lengths, of sources and targets, not {shown(both)}"
-            )
-        self.longest = [whole_number("Seq2Seq: longest", each) for each in both]
+        self.longest = _two_lengths(longest)
         if encoder.outputs:
             raise UsageError(f"Seq2Seq: encoder must have outputs=0, not {encoder.outputs}")
-        if not decoder.predicts_symbols or not decoder.causal:
+        if not decoder.predicts_symbols or not decoder.causal or decoder.inputs != decoder.outputs:
             raise UsageError(
                 "Seq2Seq: decoder must read and write the same symbols, e.g. rnn.Network([rnn.GRU(64)], 11, 11), not "
                 f"{shown(decoder, 200)}"
@@ -121,17 +116,17 @@ class Seq2Seq(Model):
         in the first layer of the decoder; None for neither. layers: number of layers of each network, default 1.
         dropout: between layers, default 0. seed: of the initial weights, default 0.
         """
-        layers = whole_number("Seq2Seq.of: layers", layers)
+        layers, both_lengths = whole_number("Seq2Seq.of: layers", layers), _two_lengths(longest)
         how: dict[str, Any] = {"dropout": dropout}
         both = [Bidirectional(cell) if attention is not None else cell] * layers
         encoder = Network(both, inputs, 0, seed=seed, **how)
         first: Cell = cell
         if attention is not None:
             width = encoder.layers[-1].output_width
-            first = Attention(cell, memory=width, places=next(iter(longest)), score=attention)
+            first = Attention(cell, memory=width, places=both_lengths[0], score=attention)
         symbols = whole_number("Seq2Seq.of: outputs", outputs) + 1
         decoder = Network([first, *[cell] * (layers - 1)], symbols, symbols, seed=seed + 1, **how)
-        return cls(encoder, decoder, longest)
+        return cls(encoder, decoder, both_lengths)
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -341,3 +336,10 @@ def _parts(count: int) -> Iterator[tuple[Array, int]]:
     for start in range(0, count, CASES):
         part = np.arange(start, min(start + CASES, count))
         yield np.resize(part, min(CASES, count)), len(part)
+
+
+def _two_lengths(longest: Any) -> list[int]:
+    both = listed("Seq2Seq: longest", longest, "two lengths, of sources and targets")
+    if len(both) != 2:
+        raise UsageError(f"Seq2Seq: longest must be two lengths, of sources and targets, not {shown(both)}")
+    return [whole_number("Seq2Seq: longest", each) for each in both]

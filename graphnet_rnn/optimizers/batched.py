@@ -180,6 +180,13 @@ class BatchedObjective:
                 f"{' and '.join(map(str, sorted(counts)))} batches"
             )
         count = max(counts, default=1)
+        cut = {(axis, node.shape[axis]) for axis, node in zip(axes, inputs, strict=True) if axis is not None}
+        for axis, node in zip(axes, inputs, strict=True) if count > 1 else ():
+            if axis is None and any(node.shape[i : i + 1] == (size,) for i, size in cut):
+                raise UsageError(
+                    f"BatchedObjective.divided: the array for {node.describe()} has the cases of one batch, but the "
+                    f"others make {count} batches"
+                )
         parts = [
             [array] * count if axis is None else np.split(array, count, axis)
             for array, axis in zip(given, axes, strict=True)

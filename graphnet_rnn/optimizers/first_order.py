@@ -428,7 +428,7 @@ class AdamW(Adam):
     (True, 0.0)
     """
 
-    weight_decay: float = field(default=0.01, kw_only=True)
+    weight_decay: Amount = field(default=0.01, kw_only=True)
 
 
 def _unbiasing(beta: float, t: Node, dtype: Any) -> Node:

@@ -43,7 +43,8 @@ class HessianFreeReport(Report):
     predicted, 1 if the predicted reduction is below rounding. (Greedy forms compare the loss at their δ with the
     prediction at CG's own.)
     damping, structural: λ, and the weight of structural damping.
-    cg_steps, cg_reason: number of conjugate gradient steps, and the reason for their end. cg_values: φ after each.
+    cg_steps, cg_reason: number of conjugate gradient steps, and the reason for their end. cg_values: φ at the start and
+    after each step.
     chosen: the CG step taken.
     scale: α of the line search; 0 if the step was rejected and θ is unchanged.
     step_norm: |δ|.
@@ -378,9 +379,9 @@ class GreedyHessianFree(CurvedOptimizer):
     [1.0, -1.0]
     """
 
-    damping: float = 0.0
+    damping: Amount = 0.0
     adapts: Literal["damping", "structural", "nothing"] = "nothing"
-    cg_steps: int = 100
+    cg_steps: Count = 100
     shrink: Annotated[float, partial(fraction, above_zero=True)] = 0.5
     halvings: CountOrZero = 10
     failures: Count = 5
@@ -456,7 +457,7 @@ class AugmentedHessianFree(GreedyHessianFree):
     [1.0, -1.0]
     """
 
-    warm_start: float = 1.0
+    warm_start: Share = 1.0
 
     def _directions(self, problem: QuadraticModel) -> Iterator[Direction]:
         return conjugate_directions(

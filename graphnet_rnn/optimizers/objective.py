@@ -307,7 +307,7 @@ class Objective:
             zero = [gn.fill(0, p.shape, p.dtype) if p not in slopes else slopes[p] for p in self.parameters]
             return [self.cost, *self._flat(zero), *self.also, *over.nodes()]
 
-        factor = np.array(relative, self.cost.dtype)
+        factor = np.array(amount("Objective.metric: relative", relative), self.cost.dtype)
         value, *arrays = self._call(f"metric {over.metric} {part}", nodes, w, [self._relative], [factor])
         g, others = self._whole(arrays)
         self.also_values, measured = others[: len(self.also)], others[len(self.also) :]

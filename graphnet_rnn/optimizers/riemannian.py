@@ -15,7 +15,7 @@ from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
-from graphnet_rnn.settings import Amount, Count, shown
+from graphnet_rnn.settings import Count, Positive, shown
 
 __all__ = ["Riemannian", "RiemannianReport"]
 
@@ -105,7 +105,7 @@ class Riemannian(Optimizer):
     """
 
     metric: Metric | str = field(default_factory=OuterProduct)
-    rate: Amount | None = None
+    rate: Positive | None = None
     tries: Count = 50
 
     def __post_init__(self) -> None:
@@ -141,8 +141,10 @@ class Riemannian(Optimizer):
             )
         at, undone = self._measured(objective, theta, int(state["turn"][0])), False
         if state["moved"][0] and not at.is_usable:
-            earlier = self._measured(objective, state["before"], int(state["turn"][0]) - 1)
-            undone = earlier.is_usable
+            turn = int(state["turn"][0])
+            earlier = self._measured(objective, state["before"], turn - 1)
+            # A metric that was singular before that step, too, is not mended by undoing it.
+            undone = earlier.is_usable and self._measured(objective, state["before"], turn).is_usable
         if undone:
             at, theta[...] = earlier, state["before"]
             state["moved"][0] = 0

@@ -151,7 +151,7 @@ class RootMeanSquare(OuterProduct):
 
     reduction: str = "rms"
     outputs: str = "diagonal"
-    damping: float = 0.0
+    damping: Amount = 0.0
 
     reductions: ClassVar[tuple[str, ...]] = ("rms",)
 
@@ -169,7 +169,7 @@ class Frequency(OuterProduct):
 
     reduction: str = "frequency"
     outputs: str = "diagonal"
-    damping: float = 0.0
+    damping: Amount = 0.0
 
     reductions: ClassVar[tuple[str, ...]] = ("frequency",)
 
@@ -191,7 +191,7 @@ class Kronecker(OuterProduct):
 
     reduction: str = "kronecker"
     outputs: str = "same"
-    damping: float = 1e-3
+    damping: Amount = 1e-3
     sampled: bool = True
     over_time: str = "independent"
 

@@ -228,8 +228,11 @@ def _order_matters(node: Node) -> bool:
     if node.op.is_product:
         a, b = (x.shape for x in node.inputs[:2])
         return a == b and a[-1] == a[-2]
-    pointwise = node.op.is_elementwise and node.op.judged_input is None and len(set(node.inputs)) > 1
-    return pointwise and not node.op.commutes
+    if len(set(node.inputs)) < 2:
+        return False
+    if node.op.joins_along is not None or node.op.name == "Stack":  # time steps are in their order
+        return len({(x.shape, x.scope.get("time")) for x in node.inputs}) == 1
+    return node.op.is_elementwise and node.op.judged_input is None and not node.op.commutes
 
 
 def _leads_out(source: Node, head: Node) -> bool:

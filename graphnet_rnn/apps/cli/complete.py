@@ -7,7 +7,7 @@ import math
 import sys
 
 from graphnet.system.text import shown_on
-from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_model
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.text.completion import METHODS, complete
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         if name in options.written and options.method not in method:
             raise UsageError(f"--{name} applies to --method {method}, not to {options.method}; leave it out")
     found = complete(
-        load_finite(options.model, options.cell), options.start, options.ending, options.pattern, options.length,
+        load_for_use(options.model, options.cell), options.start, options.ending, options.pattern, options.length,
         "\n" if options.stop_line else None, options.method, options.count, options.temperature, options.seed,
         options.width, options.attempts, options.unknown,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from graphnet.graph.node import Array
 from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.answers import save_chart
 from graphnet_rnn.apps.cli.material import CHOICES, add_choices, choice_of, fitting_loss, table_for
-from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_cell, refuse
 from graphnet_rnn.apps.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
@@ -117,7 +117,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _require_sense(options)
-    network = load_finite(options.model, options.cell)
+    network = load_for_use(options.model, options.cell)
     if network.vocabulary is None:
         return _judge(network, options)
     refuse(options.written & {*CHOICES, "season"}, "does not apply to a text")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_cell, refuse
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.formats.c_export import export_c
@@ -68,12 +68,12 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out)
     require_apart({"--out": options.out}, {"model": options.model})
     if options.to == "c":
-        network = load_finite(options.model, options.cell)
+        network = load_for_use(options.model, options.cell)
         print(f"wrote {out}: {export_c(network, out, **given)}")
         return 0
     ending = {"torch": ".safetensors", "onnx": ".onnx"}[options.to]
     require_ending("--out", options.out, [ending], f"a file for {options.to}")
-    network = load_finite(options.model, options.cell)
+    network = load_for_use(options.model, options.cell)
     if options.to == "onnx":
         export_onnx(network, out, **given)
         print(f"wrote {out}: {_onnx_signature(network, **given)}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphnet_rnn.apps.cli.specs import make_cell, own_cells, parts_of
-from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.formats.model_file import network_of, read_model_file
@@ -19,12 +19,22 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.folder import RunFolder
 
-__all__ = ["load_finite", "network_to_begin_with", "new_layers", "new_network"]
+__all__ = ["load_finite", "load_for_use", "network_to_begin_with", "new_layers", "new_network"]
 
 #: Options of a new network, which --start replaces.
 MADE = ("units", "layers", "skip", "initial_state", "loss", "pool", "no_scaling")
 #: Options that affect training, but no weight.
 TRAINED = ("dropout", "recurrent_dropout", "variational", "seed")
+
+
+def load_for_use(path: str, cell: str | None) -> Network:
+    """Loads a network that is not trained further; UsageError for a --cell that it does not have."""
+    network = load_finite(path, cell)
+    if cell:
+        names = sorted({each.__name__ for each in classes_of(network.layers)})
+        if parts_of(cell).name not in names:
+            raise UsageError(f"--cell {cell}: the cells of {path} are {', '.join(names)}; name one of these")
+    return network
 
 
 def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = None) -> Network:

@@ -17,7 +17,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.apps.cli.answers import save_chart
 from graphnet_rnn.apps.cli.material import add_choices, choice_of, table_for
-from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--out", options.out, KINDS, "the name of predictions")
     require_ending("--chart", options.chart)
     require_writer(options.out)
-    network = load_finite(options.model, options.cell)
+    network = load_for_use(options.model, options.cell)
     if network.vocabulary is not None:
         raise UsageError(f"{options.model} is a model of text; use the command sample")
     table = table_for(network, options) if is_table(options.data) else None

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from graphnet.system.text import shown_on
-from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_model
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import whole_number
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--argmax is temperature 0, which contradicts --temperature; leave out one")
     if options.unknown is not None and not options.warm_up:
         raise UsageError("--unknown needs --warm-up")
-    sampler = Sampler(load_finite(options.model, options.cell))
+    sampler = Sampler(load_for_use(options.model, options.cell))
     sampler.read(options.warm_up, options.unknown)
     characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)
     sys.stdout.write(shown_on(sys.stdout, options.warm_up))

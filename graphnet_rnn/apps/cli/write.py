@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import graphnet_rnn as rnn
-from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.writer.desk import Desk
 from graphnet_rnn.apps.writer.document import Document
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     text = document.read()
     learn = None if options.learn is None else rnn.SGD(options.learn, clip_norm=1.0)
     model = options.model or str(own_model())
-    draft = Draft(load_finite(model, options.cell), options.temperature, options.seed, learn)
+    draft = Draft(load_for_use(model, options.cell), options.temperature, options.seed, learn)
     desk = Desk(draft)
     if text:
         desk.replace(text)

@@ -67,6 +67,10 @@ class Optuna:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.settings, Mapping):
+            raise UsageError(
+                f"recipe: settings must be a dict, option -> value or range, not {shown(self.settings)}"
+            )
         if not isinstance(self.name, str) or not self.name.isidentifier():
             raise UsageError(
                 "recipe: the name of a sampler or pruner must be a class of Optuna, such as MedianPruner, not "

@@ -72,9 +72,12 @@ class Document:
             raise SaveError(f"there is no folder {self.path.parent} for {self.path.name}")
         if not over and self.changed_elsewhere:
             raise UsageError(f"{self.path} was changed by another program")
-        content = (text.replace("\n", "\r\n") if self._crlf else text).encode()
+        content = self._bytes(text)
         write_atomically(self.path, content)
         self._content = content
+
+    def _bytes(self, text: str) -> bytes:
+        return (text.replace("\n", "\r\n") if self._crlf else text).encode()
 
     @property
     def is_there(self) -> bool:
@@ -98,7 +101,7 @@ class Document:
         for number in range(1, 1000):
             place = own.with_name(f"{own.name}{UNSAVED}{'' if number == 1 else f'-{number}'}")
             if not place.exists() and not place.is_symlink():
-                write_atomically(place, text.encode())
+                write_atomically(place, self._bytes(text))
                 return place
         raise SaveError(f"there are already a thousand unsaved texts next to {own}; remove some")
 

@@ -17,7 +17,7 @@ from graphnet_rnn.online.dynamic import KnownGradient, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import text as checked_text, whole_number
 from graphnet_rnn.text.sampling import Stepper, check_temperature, choose
 
 __all__ = ["LONGEST", "Draft"]
@@ -137,6 +137,7 @@ class Draft:
 
     def type(self, characters: str) -> None:
         """Types characters."""
+        characters = checked_text("Draft.type: characters", characters)
         for place, character in enumerate(characters):
             if not self.reads:  # another thread may have changed it
                 self._leave_unread(characters[place:])
@@ -170,6 +171,7 @@ class Draft:
 
     def replace(self, text: str) -> None:
         """Replaces the whole text; the model reads the last 2,000 characters, and learned steps are undone."""
+        text = checked_text("Draft.replace: text", text)
         self._cut(0)
         before = max(0, len(text) - CONTEXT)
         self.text, self.nats, self._sums = text[:before], [None] * before, [(0.0, 0)] * (before + 1)

@@ -102,6 +102,7 @@ def draw_bags(text: str, count: int = 500, words: int = 7, context: int = 2, see
 def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: str | None = None) -> Debagged:
     """argmax over all orders w of ln p(w, the words after | the words before), exact without reading all orders
 
+    Each word of w is scored with the space after it.
     model: network trained on text, its `Lanes` (compiled once for many bags), or NGrams. bag: bag to order. beam: beam
     width; affects only the speed; 20 by default. unknown: character that replaces those outside the model's vocabulary;
     None by default.
@@ -119,13 +120,21 @@ def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: st
     """
     if isinstance(model, Network):
         model = Lanes(model, 256, "debag")
-    if not isinstance(bag, Bag):
-        raise UsageError(f"debag: bag must be a Bag, as draw_bags gives, not {shown(bag)}")
+    if not hasattr(model, "vocabulary"):
+        raise UsageError(
+            f"debag: model must be a network trained on text, its Lanes, or NGrams, not {shown(model)}"
+        )
+    if not isinstance(bag, Bag) or not all(map(_is_text, (*bag.before, *bag.words, *bag.after))):
+        raise UsageError(f"debag: bag must be a Bag of words, as draw_bags gives, not {shown(bag)}")
     search = _Search(model, bag, unknown)
     search.beam(whole_number("debag: beam", beam))
     by_beam = search.found()
     search.all()
     return Debagged(bag, search.found(), search.best, search.log_p_of(bag.words), by_beam, search.read)
+
+
+def _is_text(word: object) -> bool:
+    return isinstance(word, str)
 
 
 class _Prefixes(NamedTuple):

@@ -128,6 +128,8 @@ REFUSED = {
     "h' = sqrt(2) h": "sqrt(2) is a number",
     "h' = h Tanh(x W)": "Tanh is not a function; write tanh",
     "h' = LN(x W) + LN(h V)": "LN occurs twice",
+    "h' = σ(x, h) tanh(x, h)": "two lists of names would share weights",
+    "c' = tanh(x, c); h' = tanh(c', c, h)": "would share W_ch",
     "h₁' = h₁": "cannot be the name of a state",
     "h" * 3000 + "' = " + "·" * 3000: "too long",
     ", ".join(f"a{k}" for k in range(999)) + " = " + "+".join(["b_·"] * 999) + "; h' = a1 h": "too long",

@@ -159,8 +159,12 @@ def _predictions(module: Any, cases: list[Any]) -> Any:
         return module(torch.cat(cases, 1))[0]
 
 
-def test_a_converted_torch_module_is_rejected(torch: Any) -> None:
+def test_converted_torch_modules_and_wrong_states_are_rejected(torch: Any) -> None:
     module = torch_module(rnn.Network([rnn.GRU(3)], 2, 1, reads="vectors")).double()
+    states = torch_module(rnn.Network([rnn.LSTM(3)], 2, 1, reads="vectors"))
+    for given in ([torch.zeros(1, 3)], torch.zeros(2, 1, 3)):
+        with pytest.raises(UsageError, match=r"states: give 2 arrays \(h_0, c_0\)"):
+            states(torch.zeros(4, 1, 2), given)
     for x in (torch.zeros(4, 1, 2), torch.zeros(4, 1, 2).double()):
         with pytest.raises(
             UsageError, match=r"layer0.W_x\w is torch.float64, but the network was made in torch.float32"
@@ -341,6 +345,19 @@ def test_invalid_arguments_are_rejected(jax: Any) -> None:
             "parameters must contain all arrays",
         ),
         (lambda: function(parameters, np.zeros((4, 1, 2), "int32")), DtypeError, dtype),
+        *(
+            (
+                lambda n=n: function(parameters, np.zeros((4, 1, 2), "float32"), lengths=n),
+                UsageError,
+                "lengths must be",
+            )
+            for n in ([2.5], [0], [9], [True])
+        ),
+        (
+            lambda: function(parameters, *np.zeros((3, 4, 1, 2), "float32")),
+            UsageError,
+            r"give 1 arrays \(h_0\)",
+        ),
         (lambda: jax_function(dropping), UsageError, r"draw with jax\.random between functions"),
     ):
         with case(said), pytest.raises(error, match=said):

@@ -145,6 +145,13 @@ def test_invalid_arguments_are_rejected() -> None:
             "decoder must read and write the same symbols",
         ),
         (lambda: rnn.Seq2Seq(encoder, decoder, 4), UsageError, "longest"),
+        (lambda: rnn.Seq2Seq.of(rnn.GRU(4), 3, 2, longest=4), UsageError, "Seq2Seq: longest"),
+        (
+            lambda: rnn.Seq2Seq(encoder, rnn.Network([rnn.GRU(4)], 3, 4), (3, 3)),
+            UsageError,
+            "the same symbols",
+        ),
+        (lambda: model.generate([1, 2]), DataError, "sources must be a list of sequences"),
         (lambda: rnn.Seq2Seq(encoder, decoder, (4, 3, 2)), UsageError, "longest must be two lengths"),
         (
             lambda: rnn.Seq2Seq(encoder, decoder, (5, 3)),

@@ -315,6 +315,11 @@ def test_invalid_arguments_are_rejected() -> None:
     batched.feed([part(slice(0, 2))])
     with pytest.raises(UsageError, match="need single="):
         batched.squared_gradients(batched.start())
+    x, t = gn.input((2, 3), "float64", name="x"), gn.input((2,), "float64", name="t")
+    w = gn.parameter(np.ones(3), name="w")
+    of_two = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(x @ w, t)), [w], [x, t]))
+    with pytest.raises(UsageError, match=r"t\[2\] has the cases of one batch, but the others make 2 batches"):
+        of_two.divided(np.zeros((4, 3)), np.zeros(2))
     with pytest.raises(UsageError, match="l2"):
         objective(2, l2=float("nan"))
     with pytest.raises(UsageError, match="objective must be an Objective, not None"):

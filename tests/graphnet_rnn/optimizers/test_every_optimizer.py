@@ -412,6 +412,13 @@ REFUSED = [
     (lambda: RMSprop(delta=math.nan), UsageError, "RMSprop: delta .* not nan"),
     (lambda: Momentum(momentum=1.0), UsageError, "Momentum: momentum .* not 1.0"),
     (lambda: Adam(weight_decay=-1), UsageError, "weight_decay .* not -1"),
+    (lambda: AdamW(weight_decay=-1), UsageError, "AdamW: weight_decay .* not -1"),
+    (lambda: rnn.GreedyHessianFree(damping=-1), UsageError, "GreedyHessianFree: damping .* not -1"),
+    (lambda: rnn.GreedyHessianFree(cg_steps=0), UsageError, "GreedyHessianFree: cg_steps .* not 0"),
+    (lambda: rnn.AugmentedHessianFree(warm_start=2), UsageError, "AugmentedHessianFree: warm_start .* not 2"),
+    (lambda: rnn.Riemannian(rate=0), UsageError, "Riemannian: rate .* not 0"),
+    *((lambda m=m: m(damping=-1), UsageError, f"{m.__name__}: damping .* not -1")
+      for m in (rnn.riemannian.Kronecker, rnn.riemannian.RootMeanSquare, rnn.riemannian.Frequency)),
     (lambda: Adam(groups=[1]), UsageError, "groups must be a mapping"),
     (lambda: Adam(groups={1: {"rate": 1}}), UsageError, "keys of groups must be patterns of names"),
     (lambda: Adam(groups={"a": {"speed": 1}}), UsageError, "groups, 'a' must be one or more of"),

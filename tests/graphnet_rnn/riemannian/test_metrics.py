@@ -278,6 +278,15 @@ def test_steps_to_non_finite_gradients_or_metrics_are_undone() -> None:
         steps(Riemannian(), Cliff("singular"), theta, 1)
 
 
+def test_a_metric_that_was_singular_before_the_step_raises_an_error() -> None:
+    """Undoing the step of the output weights does not mend it: one symbol never occurs."""
+    u = rnn.Network([rnn.Elman(3)], 4, 2).unroll(5, 2, initial="zero")
+    objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
+    objective.feed(np.zeros((5, 2), int), np.ones((5, 2), int))
+    with pytest.raises(TrainingError, match=r"the metric of 3 units of layer0.W_xh, .* is singular"):
+        rnn.minimize(objective, Riemannian(rnn.riemannian.OuterProduct(damping=0)), steps=3)
+
+
 SIZE, INPUTS, OUTPUTS, STEPS, LANES = 3, 2, 2, 12, 40
 SAME = (np.eye(SIZE), np.zeros(SIZE), np.eye(INPUTS), np.zeros(INPUTS), np.ones(SIZE))
 

@@ -91,7 +91,16 @@ def test_edges_from_input_are_blue_and_no_others(regression):
 def test_operands_are_numbered_only_if_their_order_is_ambiguous():
     a, b = gn.input((2, 2), name="a"), gn.input((2, 2), name="b")
     w = gn.parameter(np.ones((3, 2), "float32"), name="W")
-    ordered = [a - b, a / b, a**b, a < b, a @ b, gn.where(a > 0, a, b)]
+    ordered = [
+        a - b,
+        a / b,
+        a**b,
+        a < b,
+        a @ b,
+        gn.where(a > 0, a, b),
+        gn.concatenate([a, b]),
+        gn.stack([a, b]),
+    ]
     others = [a + b, a * b, gn.maximum(a, b), gn.equal(a, b), w @ a, a - a, gn.squared_error(a, b)]
     for style in ("full", "compact"):
         for y in ordered:
@@ -101,7 +110,7 @@ def test_operands_are_numbered_only_if_their_order_is_ambiguous():
             assert numbers == [*range(1, len(y.inputs) + 1)], y
             inner = 2 if style == "full" and len(numbers) == 3 else 0  # of a > 0
             assert drawing.dot.count("headlabel") == len(numbers) + inner
-        for y in [*others, gn.concatenate([a, b])]:
+        for y in [*others, gn.concatenate([a, a[:1]])]:
             assert {edge.operand for edge in viz.draw(y, style).picture.edges} == {None}, y
     assert "headlabel" not in viz.draw(1 - a, "compact").dot  # the number stands inside
     back = [edge for edge in viz.mirror(gn.sum(a - b), "compact").picture.edges if edge.back]

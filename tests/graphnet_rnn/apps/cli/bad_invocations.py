@@ -376,6 +376,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("a file of sequences must end in .npz, .csv", "predict numbers.safetensors text.txt --out new.npz"),
         ("the name of predictions must end in one of .npz, .csv", "predict numbers.safetensors numbers.npz --out ."),
         ("is a model of text; use the command sample", "predict model.safetensors text.txt --out new.npz"),
+        ("the cells of numbers.safetensors are", "predict numbers.safetensors numbers.npz --out new.npz --cell RHN"),
         ("would overwrite the data", "predict numbers.safetensors numbers.npz --out numbers.npz"),
         ("exists and is not a .npz file of this program", "predict numbers.safetensors table.csv --out numbers.npz"),
         (r"the model reads 2 inputs, but table.csv has \d+ \(who = ann,",

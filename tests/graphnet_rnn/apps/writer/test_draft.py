@@ -367,7 +367,9 @@ def test_unchanged_text_is_saved_byte_for_byte(tmp_path: Path) -> None:
         with case(content):
             path.write_bytes(content)
             own = Document(path)
-            own.save(own.read())
+            text = own.read()
+            assert own.rescue(text).read_bytes() == content
+            own.save(text)
             assert path.read_bytes() == content
 
 
@@ -397,6 +399,8 @@ def test_invalid_models_settings_and_files_are_rejected(
         (lambda: Draft(rnn.Network([rnn.Elman(3)], 3, 3)), UsageError, "must have a vocabulary"),
         (lambda: Draft(network(), temperature=-1), UsageError, "temperature must be >= 0"),
         (lambda: Draft(network(), learn=rnn.HessianFree()), UsageError, "must be a first-order optimizer"),
+        (lambda: Draft(network()).type(b"ab"), UsageError, "Draft.type: characters must be a str"),
+        (lambda: Draft(network()).replace(None), UsageError, "Draft.replace: text must be a str"),
         (lambda: Document(there).read(), DataError, "bytes is not a text in UTF-8: byte 2 is 0xff"),
         (lambda: Document(tmp_path).read(), DataError, "is a folder"),
         (lambda: Document(nowhere).read(), DataError, "there is no folder .*nowhere for x"),
