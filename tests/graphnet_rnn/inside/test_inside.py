@@ -16,6 +16,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, UsageError
 from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError
 from graphnet_rnn.inside import jax_function, torch_module
 from graphnet_rnn.inside.calls import called, require_no_draws
 from tests.tables import case
@@ -348,7 +349,7 @@ def test_invalid_arguments_are_rejected(jax: Any) -> None:
         *(
             (
                 lambda n=n: function(parameters, np.zeros((4, 1, 2), "float32"), lengths=n),
-                UsageError,
+                DataError,
                 "lengths must be",
             )
             for n in ([2.5], [0], [9], [True])
