@@ -109,10 +109,8 @@ class Elementwise(Op):
             raise ShapeError(
                 f"{self.name} takes {self.arity} input(s), not {len(inputs)}; if you define the op, set `arity`"
             )
-        if not self.takes_flags:
-            for x in inputs:
-                if type(x) is bool:
-                    raise no_condition(self.name, x)
+        if not self.takes_flags and bool in map(type, inputs):
+            raise no_condition(self.name, next(x for x in inputs if type(x) is bool))
         nodes = [x if isinstance(x, Node) or _is_number(x) else as_node(x) for x in inputs]
         return broadcast_together(self.name, nodes, self.cast_together)
 
