@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from graphnet.errors import GraphnetError, UsageError
-from graphnet.settings import amount, path, whole_number, yes_no_or_none, yes_or_no
+from graphnet.settings import amount, path, shown, whole_number, yes_no_or_none, yes_or_no
 from graphnet.system.text import in_brief
 
 __all__ = [
@@ -93,8 +93,11 @@ def count_of(argument: str, given: Any, least: int = 1) -> int:
 
 
 def seconds_of(argument: str, given: Any) -> float:
-    """A finite number > 0; raises DrawingError for anything else."""
+    """A number > 0 and at most 300, which animations can hold; raises DrawingError for anything else."""
     try:
-        return amount(argument, given, above_zero=True)
+        found = amount(argument, given, above_zero=True)
     except UsageError as error:
         raise DrawingError(f"{error}.") from None
+    if found > 300:
+        raise DrawingError(f"{argument} must be at most 300, not {shown(given)}.")
+    return found

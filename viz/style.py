@@ -114,7 +114,7 @@ class Style:
             if setting.name.endswith("_size"):
                 seconds_of(name, value)
             elif setting.name.endswith("font"):
-                if not isinstance(value, str):
+                if not isinstance(value, str) or set('<>&"') & set(value):
                     raise DrawingError(f"{name} must be the names of fonts, not {value!r:.80}.")
             elif setting.name in ("sequence", "diverging"):
                 if not isinstance(value, tuple) or len(value) < 2 or not all(map(_is_color, value)):

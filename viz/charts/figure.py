@@ -43,6 +43,8 @@ class Chart(Figure):
         written.
         """
         named = isinstance(fname, (str, os.PathLike))
+        if not (Path(fname).name if named else hasattr(fname, "write")):
+            raise DrawingError(f"path must be the name of a file, or a file object, not {shown(fname)}.")
         ending = how.get("format") or (Path(fname).suffix[1:] if named else "") or rcParams["savefig.format"]
         known = self.canvas.get_supported_filetypes()
         if str(ending).lower() not in known:
