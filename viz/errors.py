@@ -93,7 +93,7 @@ def count_of(argument: str, given: Any, least: int = 1) -> int:
 
 
 def seconds_of(argument: str, given: Any) -> float:
-    """A number > 0 and at most 300, which animations can hold; raises DrawingError for anything else."""
+    """Seconds of an animation or points of a font, > 0 and at most 300; raises DrawingError for anything else."""
     try:
         found = amount(argument, given, above_zero=True)
     except UsageError as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
-from graphnet_rnn.data.table_files import TABLES, decoded, is_table
+from graphnet_rnn.data.table_files import TABLES, decoded, is_table, require_distinct
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
@@ -92,13 +92,10 @@ def frame_of(source: Any) -> Frame:
         given = {name: source[name] for name in heads}
     except (TypeError, KeyError):  # a table of another kind
         raise _no_table(source) from None
-    columns = (
-        {} if len(given) < len(heads) else {str(name): _column(str(name), given[name]) for name in heads}
-    )
-    if len({len(column) for column in columns.values()}) != 1 or len(columns) < len(heads):
-        raise DataError(
-            "Table: the columns must have different names and the same number of rows, at least one"
-        )
+    require_distinct("Table", [str(name) for name in heads])
+    columns = {str(name): _column(str(name), column) for name, column in given.items()}
+    if len({len(column) for column in columns.values()}) != 1:
+        raise DataError("Table: the columns must have the same number of rows, at least one")
     found = Frame("the table", columns)
     if not len(found):
         raise DataError("Table: there are no rows")

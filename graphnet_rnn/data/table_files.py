@@ -19,7 +19,7 @@ from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "decoded", "is_table", "require_writer", "table_bytes"]
+__all__ = ["TABLES", "decoded", "is_table", "require_distinct", "require_writer", "table_bytes"]
 
 T = TypeVar("T")
 
@@ -29,10 +29,11 @@ DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 POINT = re.compile(r"^\s*[-+]?\d*\.\d+(?:[eE][-+]?\d+)?\s*$")
 
 
-def _require_distinct(path: Path, names: list[str]) -> None:
+def require_distinct(where: str | Path, names: Sequence[str]) -> None:
+    """Raises DataError if two columns have the same name."""
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     if twice:
-        raise DataError(f"{path}: two columns have the same name, {shown(twice[0])}; rename one")
+        raise DataError(f"{where}: two columns have the same name, {shown(twice[0])}; rename one")
 
 
 def _rows_of_csv(path: Path) -> Iterator[list[str]]:
@@ -49,7 +50,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                 f"{path}: column {head.index('') + 1} has no name; name it in the first row, or delete the column (an "
                 "index that pandas wrote: df.to_csv(path, index=False))"
             )
-        _require_distinct(path, head)
+        require_distinct(path, head)
         yield head
         empty = 0  # number of the first empty line
         rows: list[list[str]] = []  # of a table with semicolons, whose decimal marks depend on whole columns
@@ -132,7 +133,7 @@ def _parquet(path: Path) -> dict[str, Array]:
         about = parquet.read_metadata(file)
         require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
         names = parquet.read_schema(file).names
-        _require_distinct(path, names)
+        require_distinct(path, names)
         table = parquet.read_table(file)
         return {name: _array_of(table.column(name)) for name in table.column_names}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import graphnet as gn
@@ -11,7 +11,7 @@ from graphnet.graph.node import Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 
-__all__ = ["CompiledCalls", "called", "expected_states", "require_no_draws"]
+__all__ = ["CompiledCalls", "called", "require_no_draws", "require_states"]
 
 #: Number of compiled sizes to keep.
 KEPT = 8
@@ -28,10 +28,12 @@ def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> Non
         )
 
 
-def expected_states(network: Network) -> str:
-    """Number and names of the states, for messages."""
-    names = [name for name, _ in network.state_names()]
-    return f"give {len(names)} arrays ({', '.join(names)})"
+def require_states(who: str, names: Sequence[str], given: Any) -> None:
+    """Raises UsageError unless one array is given for each state."""
+    single = hasattr(given, "shape")
+    if single or len(given) != len(names):
+        found = f"a {type(given).__name__}" if single else len(given)
+        raise UsageError(f"{who}: states: give {len(names)} arrays ({', '.join(names)}) or none, not {found}")
 
 
 def called(network: Network, time: int, batch: int, ragged: bool) -> tuple[list[Node], list[Node]]:

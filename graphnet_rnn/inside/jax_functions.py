@@ -12,7 +12,7 @@ import numpy as np
 import graphnet as gn
 from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.inside.calls import CompiledCalls, expected_states
+from graphnet_rnn.inside.calls import CompiledCalls, require_states
 from graphnet_rnn.network.network import Network
 
 __all__ = ["on_arrays"]
@@ -26,6 +26,7 @@ def on_arrays(
         network, lambda outputs, inputs: gn.inside.jax_function(outputs, inputs, backend, threads)
     )
     names = {node: name for name, node in network.parameters.items()}
+    states_of = [name for name, _ in network.state_names()]
 
     def first_states(batch: int, parameters: Mapping[str, Any]) -> list[Any]:
         if network.initial_state == "zero":
@@ -47,8 +48,7 @@ def on_arrays(
             raise UsageError(f"x must have axes {axes}, not the shape {list(x.shape)}")
         time, batch = x.shape[:2]
         before = states or first_states(batch, parameters)
-        if len(before) != len(network.state_names()):
-            raise UsageError(f"states: {expected_states(network)} or none, not {len(before)}")
+        require_states("jax_function", states_of, before)
         ends = []
         if lengths is not None:
             known = jnp.asarray(lengths)

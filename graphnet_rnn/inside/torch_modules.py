@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 import graphnet as gn
+from graphnet.errors import DtypeError
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_of
-from graphnet_rnn.inside.calls import CompiledCalls, expected_states, require_no_draws
+from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws, require_states
 from graphnet_rnn.network.network import Network
 
 __all__ = ["NetworkModule"]
@@ -26,6 +27,7 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
         super().__init__()
         require_no_draws("torch_module", network, "PyTorch's", "put torch.nn.Dropout between modules")
         self._network, self.batch_first = network, batch_first
+        self._states = [name for name, _ in network.state_names()]
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._compiled = self._to_compile()
         for name, node in network.parameters.items():
@@ -51,17 +53,17 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
         weights = self._weights()
         if states is None:
             states = self._first_states(batch, weights)
-        if isinstance(states, torch.Tensor) or len(states) != len(self._network.state_names()):
-            given = "a tensor" if isinstance(states, torch.Tensor) else str(len(states))
-            raise UsageError(
-                f"torch_module: states: {expected_states(self._network)}, as a list, not {given}"
-            )
+        require_states("torch_module", self._states, states)
         ends: list[torch.Tensor] = []
         if lengths is not None:
             known = checked_lengths("torch_module", np.asarray(lengths), time, batch)
             ends = [torch.from_numpy(known.astype(np.int32))]
         function = self._compiled(time, batch, lengths is not None)
-        outputs, *final = function(x, *states, *weights.values(), *ends)
+        try:
+            outputs, *final = function(x, *states, *weights.values(), *ends)
+        except DtypeError:
+            self._require_own_dtype(weights)
+            raise
         pooled = self._network.pool is not None
         return outputs.transpose(0, 1) if self.batch_first and not pooled else outputs, final
 
@@ -73,7 +75,9 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
 
     def _weights(self) -> dict[str, torch.Tensor]:
         # Not get_parameter: torch.func.functional_call puts tensors in their places.
-        weights = {name: getattr(self, _plain(name)) for name in self._network.parameters}
+        return {name: getattr(self, _plain(name)) for name in self._network.parameters}
+
+    def _require_own_dtype(self, weights: dict[str, torch.Tensor]) -> None:
         made = torch.from_numpy(np.empty(0, self._network.dtype)).dtype
         for name, weight in weights.items():
             if weight.dtype != made:
@@ -81,7 +85,6 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
                     f"torch_module: the parameter {name} is {weight.dtype}, but the network was made in {made}; do not "
                     "convert the module. For another precision, make the network with dtype='float64'"
                 )
-        return weights
 
     def _first_states(self, batch: int, weights: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         if self._network.initial_state == "zero":
