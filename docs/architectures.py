@@ -102,8 +102,8 @@ OTHER = Family(
     "Other cells",
     (),
     """\
-In `RTRBM`, r is the state. In `HMMFilter`, l has the log probabilities of the hidden states, A the transition and B
-the emission probabilities. For `Equations`, the row shows the default text.""",
+In `RTRBMFilter`, r is the state. In `HMMFilter`, l has the log probabilities of the hidden states, A the transition and
+B the emission probabilities. For `Equations`, the row shows the default text.""",
 )
 
 #: Smaller cells for the pictures of cells that would be too large for a slide.
@@ -312,7 +312,7 @@ CHOICE = """| purpose | cells |
 | sparse random connections | `GraphRNN`, `GNN`, `GLNN`, `GraphLSTM` |
 | leaky units; delayed inputs and states | `LeakyRNN`; `NARX` |
 | fixed random weights | `EchoState` |
-| states of a probabilistic model | `HMMFilter`, `RTRBM` ([whole models](#probabilistic-models)) |
+| states of a probabilistic model | `HMMFilter`, `RTRBMFilter` ([whole models](#probabilistic-models)) |
 | a wrapper around another cell | `Residual`, `Normalized`, `Bidirectional`, `Attention`, `Hyper` |
 | a cell from the text of its equations | `Equations` |"""
 

@@ -23,7 +23,7 @@ from graphnet.lazy import lazy_imports
 with lazy_imports(__name__):
     from graphnet_rnn.cells.all import ALL as ALL
     from graphnet_rnn.cells.attention import Attention as Attention, attention_memory as attention_memory
-    from graphnet_rnn.cells.boltzmann import RTRBM as RTRBM, HMMFilter as HMMFilter
+    from graphnet_rnn.cells.boltzmann import HMMFilter as HMMFilter, RTRBMFilter as RTRBMFilter
     from graphnet_rnn.cells.combine import (
         Bidirectional as Bidirectional,
         LayerNormLSTM as LayerNormLSTM,

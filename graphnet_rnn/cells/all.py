@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells.attention import Attention
-from graphnet_rnn.cells.boltzmann import RTRBM, HMMFilter
+from graphnet_rnn.cells.boltzmann import HMMFilter, RTRBMFilter
 from graphnet_rnn.cells.combine import Bidirectional, LayerNormLSTM, Normalized, Residual
 from graphnet_rnn.cells.elman import NARX, Elman
 from graphnet_rnn.cells.equations import Equations
@@ -24,7 +24,7 @@ ALL: dict[str, type[Cell]] = {
     for cell in (
         Elman, Dense, LSTM, LSTMPeephole, LSTMProjected, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
         TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM,
-        Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, GraphLSTM, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
+        Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, GraphLSTM, LeakyRNN, EchoState, NARX, RTRBMFilter, HMMFilter,
         Residual, Bidirectional, Attention, Equations,
     )
 }  # fmt: skip

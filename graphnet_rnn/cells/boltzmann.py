@@ -11,10 +11,10 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import normal
 
-__all__ = ["RTRBM", "HMMFilter"]
+__all__ = ["HMMFilter", "RTRBMFilter"]
 
 
-class RTRBM(Cell):
+class RTRBMFilter(Cell):
     """r' = σ(x W_xr + r W_rr + b_r)  (expected hidden units of an RBM)
 
     units: width of r, 128 by default. initial: initializers by weight name, see Cell.
@@ -23,7 +23,7 @@ class RTRBM(Cell):
     through time.
     Source: Sutskever 2013, 3.7-3.8.
 
-    >>> net = rnn.Network([rnn.RTRBM(4)], inputs=3, outputs=3, loss="sigmoid")
+    >>> net = rnn.Network([rnn.RTRBMFilter(4)], inputs=3, outputs=3, loss="sigmoid")
     >>> net.state_names()
     [('r_0', 4)]
     """

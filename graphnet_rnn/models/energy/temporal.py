@@ -345,7 +345,7 @@ class RTRBM(TemporalRBM):
     delays, connections: as in TRBM, but only "HH" by default, as in the source. W starts at N(0, 0.01²): on small data
     that is a plateau, which initial={"W*": rnn.initializers.normal(0.3)} leaves sooner.
     visible, hidden, visibles, sigma: see RBM. seed, dtype, values: see EnergyModel.
-    (rnn.RTRBM is r_t as a layer of a network.)
+    (rnn.RTRBMFilter is r_t as a layer of a network.)
     Source: Sutskever, Hinton & Taylor 2008; Sutskever 2013, 3.7-3.10, eqs 3.16-3.25.
 
     >>> model = rnn.energy.RTRBM(visible=4, hidden=3)

@@ -55,7 +55,7 @@ def derived_of(u: rnn.Unrolled, what: str = "gradient") -> tuple[list[Node], lis
 #: Cells of which little can be computed again: an echo state network's only gradient, that of the output weights, reads
 #: all states, and so do the products of a NARX net with its last three states; and the smallest of all, of which a step
 #: keeps so little that the two ends of a run weigh as much (at 100 steps they take 0.41).
-KEEPS = {"EchoState": 0.92, "NARX": 0.8, "Elman": 0.87, "RTRBM": 0.87}
+KEEPS = {"EchoState": 0.92, "NARX": 0.8, "Elman": 0.87, "RTRBMFilter": 0.87}
 
 
 @pytest.mark.slow

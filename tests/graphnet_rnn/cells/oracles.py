@@ -467,7 +467,7 @@ ORACLES: dict[str, Maker] = {
     "LeakyRNN": shown(leaky_rnn, "h"),
     "EchoState": shown(leaky_rnn, "h"),
     "NARX": narx,
-    "RTRBM": simple(rtrbm, "r"),
+    "RTRBMFilter": simple(rtrbm, "r"),
     "HMMFilter": shown(hmm_filter, "l"),
     "Residual": residual,
     "Bidirectional": bidirectional,

@@ -36,7 +36,7 @@ Both = cells.Bidirectional
 CELLS: dict[str, Callable[[int], rnn.Cell]] = {
     **{name: rnn.cells.ALL[name] for name in (
         "Elman", "Dense", "LSTM", "LSTMPeephole", "LSTM1997", "LSTMKrause", "LSTMSutskever", "GRU",
-        "GRUResetAfter", "TensorRNN", "MRNN", "MultiplicativeLSTM", "LayerNormLSTM", "RTRBM", "HMMFilter",
+        "GRUResetAfter", "TensorRNN", "MRNN", "MultiplicativeLSTM", "LayerNormLSTM", "RTRBMFilter", "HMMFilter",
         "Equations",
     )},
     "Dense, linear": lambda n: cells.Dense(n, activation="linear", bias=False),
