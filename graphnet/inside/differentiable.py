@@ -35,7 +35,9 @@ class Differentiable:
 
     outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs.
     backend, threads: see gn.compile.
-    Raises UsageError for an input that is neither, GraphnetError for an Input that is missing.
+    Raises UsageError for an input that is neither, or listed twice, and for random values, which another draw could
+    change between a call and its backward pass; GraphnetError for an Input that is missing. Parameters that are no
+    inputs must keep their values until then.
 
     >>> x = gn.input(2, "float64", name="x")
     >>> f = gn.inside.Differentiable(x**2, [x], backend="numpy")
@@ -58,9 +60,17 @@ class Differentiable:
                     f"inside: {node.describe()} (made at {node.origin}) is neither an Input nor a parameter; "
                     "list only Inputs and parameters"
                 )
+            if given.count(node) > 1:
+                raise UsageError(f"inside: inputs lists {node.describe()} twice; list each input once")
         fed = [input(node.shape, node.dtype, name=node.name) for node in given]
         found = substitute(list(as_nodes(outputs, "inside: outputs")), dict(zip(given, fed, strict=True)))
-        Graph(found, fed)  # raises if an Input is missing
+        graph = Graph(found, fed)  # raises if an Input is missing
+        for node in graph.order:
+            if node.is_leaf and node.op.is_fed and not node.op.is_input:
+                raise UsageError(
+                    f"inside: the outputs depend on {node.describe()} (made at {node.origin}), whose values change "
+                    "outside of the function; make it an input, and pass its values"
+                )
         self.outputs, self.inputs = list(found), fed
         self.backend, self.threads = backend, threads
         #: Positions of inputs and outputs with derivatives.

@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from graphnet.errors import DtypeError, ShapeError
+from graphnet.errors import DtypeError, ShapeError, UsageError
 from graphnet.graph.node import Array, Node
 from graphnet.inside.differentiable import Begun, Differentiable, require_count
 
 __all__ = ["on_tensors"]
+
+VALUES = (
+    "a function of graphnet reads the values of its tensors; there are none in torch.func.linearize, make_fx and fake "
+    "tensors, nor with is_grads_batched=True or vectorize=True. Use torch.func.jvp, vjp, jacrev, jacfwd, hessian or vmap"
+)
 
 
 def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
@@ -24,6 +31,8 @@ def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
     def function(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if len(tensors) != len(fitting) or not all(map(_fits, fitting, tensors)):
             _refuse(of.inputs, tensors)
+        if torch._C._len_torch_dispatch_stack() and _traced():
+            raise UsageError(VALUES)
         kept = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         transformed = torch._C._are_functorch_transforms_active()
         if not (kept or transformed or _moves()):
@@ -50,6 +59,11 @@ def _fits(wanted: tuple[torch.dtype, torch.Size], tensor: Any) -> bool:
 def _moves() -> bool:
     """True within a level of forward mode."""
     return forward_ad._current_level >= 0
+
+
+def _traced() -> bool:
+    """True while PyTorch records operations, where the values of a call would become constants."""
+    return any(isinstance(mode, ProxyTorchDispatchMode) for mode in _get_current_dispatch_mode_stack())
 
 
 class _Call:
@@ -140,12 +154,14 @@ def _keep(ctx: Any, call: _Call, tensors: Sequence[torch.Tensor], outputs: Seque
 def _arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:
     """Returns arrays that share the memory of the tensors, if they have any: zeros and negatives may be lazy."""
     # contiguous() of a lazy zero crashes.
-    return [
-        (
-            torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor._is_zerotensor() else tensor.contiguous()
-        ).numpy(force=True)
+    dense = [
+        torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor._is_zerotensor() else tensor.contiguous()
         for tensor in tensors
     ]
+    try:
+        return [tensor.numpy(force=True) for tensor in dense]
+    except RuntimeError as error:
+        raise UsageError(VALUES) from error
 
 
 def _tensors(arrays: Sequence[Array]) -> tuple[torch.Tensor, ...]:

@@ -62,6 +62,11 @@ def test_tangents_are_adjoint_to_cotangents() -> None:
     outputs, (x, w, rows) = example()
     with pytest.raises(UsageError, match="neither an Input nor a parameter"):
         Differentiable(outputs, [x * 2, w, rows])
+    with pytest.raises(UsageError, match=r"lists x.* twice"):
+        Differentiable(outputs, [x, x, w, rows])
+    drawn = gn.RandomSource(0).bernoulli(0.5, shape=(4, 3), dtype="float64")
+    with pytest.raises(UsageError, match="make it an input, and pass its values"):
+        Differentiable(gn.sum(drawn * x), [x])
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -112,6 +117,15 @@ def test_torch_checks_all_derivatives() -> None:
         function(a, b.T, rows)
     with pytest.raises(DtypeError, match=r"input x.* must be a dense tensor; pass tensor.to_dense\(\)"):
         function(a.detach().to_sparse(), b, rows)
+    plain_a = a.detach()
+    for untraceable in (
+        lambda: torch.func.linearize(cost, plain_a),
+        lambda: torch.fx.experimental.proxy_tensor.make_fx(cost)(plain_a),
+        lambda: torch.autograd.functional.jacobian(cost, plain_a, vectorize=True),
+        lambda: torch.autograd.grad(cost(a), a, torch.ones(3, dtype=a.dtype), is_grads_batched=True),
+    ):
+        with pytest.raises(UsageError, match="reads the values of its tensors"):
+            untraceable()
 
 
 def test_jax_has_the_same_gradients() -> None:
