@@ -86,6 +86,8 @@ def _members(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.Zi
         (count,) = struct.unpack("<H", content[start + 10 : start + 12])
         if count not in (len(members), 0xFFFF):
             raise ValueError(f"its directory lists {len(members)} of {count} arrays")
+        for info in members:
+            archive.open(info).close()  # raises if the directory has another name than the array's own header
         yield archive, {info.filename.removesuffix(".npy"): info for info in members}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network, require_network
@@ -77,6 +78,7 @@ def fit_output(
 
 
 def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple[Array, Array]:
+    require_unmasked("fit_output: targets", targets)
     x, t = checked_inputs("fit_output", network, inputs), np.asarray(targets)
     if t.shape != (*x.shape[:2], network.outputs):
         raise DataError(

@@ -50,7 +50,8 @@ class ProgressBar(Listener):
         measured = {name: value for name, value in row.get("metrics", {}).items() if value is not None}
         metrics = "".join(f", {name} {value:.4g}" for name, value in measured.items())
         mark = "  (best so far)" if row["best"] else ""
-        line = f"epoch {row['epoch']:>3.4g}: train {trained:.3f}{valid} {problem.unit_name}".rstrip()
+        train = "no targets to train on" if trained is None else f"train {trained:.3f}"
+        line = f"epoch {row['epoch']:>3.4g}: {train}{valid} {problem.unit_name}".rstrip()
         print(line + metrics + mark, flush=True)
 
     def ended(self, trainer: Trainer, outcome: Outcome) -> None:

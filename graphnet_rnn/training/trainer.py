@@ -330,14 +330,17 @@ class Trainer:
         require_same_weights(self.ranks, self.theta, self.progress.step)
         problem.model.theta = self.weights
         total = sum(problem.weight(progress.epoch, step) for step in range(progress.epoch_step))
-        trained = progress.epoch_loss / total / problem.unit
+        trained = progress.epoch_loss / total / problem.unit if total else None
         found = self.ranks.of_first(problem.validate)
         validated = None if found is None else float(found)
         criterion = trained if validated is None else validated
         progress.epoch += 1
         progress.epoch_step, progress.epoch_loss = 0, 0.0
-        progress.costs.append(criterion)
-        best = criterion < progress.best
+        if criterion is None:  # no target in the whole epoch
+            best = not progress.best_epoch
+        else:
+            progress.costs.append(criterion)
+            best = criterion < progress.best
         row: dict[str, Any] = {
             "event": "epoch",
             "epoch": progress.epoch if whole else progress.epoch - 1 + done,
@@ -351,14 +354,15 @@ class Trainer:
         }
         files.add_row(row)
         if best:
-            progress.best, progress.best_epoch = criterion, progress.epoch
+            progress.best = math.inf if criterion is None else criterion
+            progress.best_epoch = progress.epoch
             self._best = self.weights.copy()
             self._write_best(files)
         settings = self.settings
         if not whole:
             progress.finished = spent
             return row
-        if settings.goal is not None and criterion <= settings.goal:
+        if settings.goal is not None and criterion is not None and criterion <= settings.goal:
             progress.finished = "goal"
         elif settings.stopping is not None and settings.stopping.should_stop(progress.costs):
             progress.finished = "early stopping"

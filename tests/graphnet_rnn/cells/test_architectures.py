@@ -11,6 +11,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.errors import DtypeError
 from graphnet.graph.node import Array, Node
 from graphnet_rnn import cells
 from graphnet_rnn.data import Vocabulary
@@ -315,6 +316,7 @@ REFUSED = {
     "washout": (fitted(washout=230), DataError, "a washout of 230 leaves none of the 230 time steps to fit"),
     "inputs of fit": (fitted(inputs=np.zeros((5, 3))), DataError, r"inputs must be \(time, batch, 1\)"),
     "targets of fit": (fitted(targets=np.zeros((230, 3, 1))), DataError, r"targets must be \[230, 3, 2\]"),
+    "masked": (fitted(targets=np.ma.masked_array(np.zeros((230, 3, 2)), True)), DtypeError, "cannot take a masked"),
     "not unique": (fitted(inputs=np.zeros((230, 3, 1)), ridge=0.0), DataError, "the solution is not unique"),
     "vectors": (ran(np.zeros((3, 2, 2))), DataError, r"inputs must be \(time, batch\) .*not of shape \[3, 2, 2\]"),
     "no whole numbers": (ran(np.zeros((3, 2))), DataError, "inputs must be symbols, .* 0 ... 4"),

@@ -186,6 +186,16 @@ def test_missing_zip_directory_entries_are_detected(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.npz", Choice())
 
 
+def test_renamed_arrays_are_detected(tmp_path: Path) -> None:
+    """One bit of the directory is wrong: lengths would be an array that nobody asks for."""
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 2, 1)), y=np.zeros((3, 2), int), lengths=[2, 1, 2])
+    content = (tmp_path / "a.npz").read_bytes()
+    start = content.rfind(b"lengths.npy")
+    (tmp_path / "a.npz").write_bytes(content[:start] + b"m" + content[start + 1 :])
+    with pytest.raises(DataError, match="File name in directory"):
+        read_sequences(tmp_path / "a.npz", Choice())
+
+
 def test_arrays_of_strings_and_times_are_rejected(tmp_path: Path) -> None:
     x, y = np.ones((3, 2, 1)), np.zeros((3, 2))
     for kind in ("U3", "S3", "V8", "M8[s]", "c16"):

@@ -183,6 +183,25 @@ def test_zero_weight_batches_change_nothing() -> None:
     assert np.isfinite(outcome.best)
 
 
+def test_epochs_without_targets_have_no_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such an epoch neither ends the run nor counts for early stopping, and a run of nothing else has a model."""
+    x, t = data("squared")
+    weights = 1.0 * (np.arange(CASES) == 3)
+    problem = rnn.Arrays(network("squared"), x, t, 1, valid=None, weights=weights, gradient_batches=6)
+    settings = Training(rnn.SGD(0.1), epochs=20, stopping=rnn.EarlyStopping(memory=1, tolerance=0.0))
+    run = Trainer(problem, settings, tmp_path / "several", progress=True)
+    outcome = run.run()
+    losses = [row["train_loss"] for row in rows(tmp_path / "several", "epoch")]
+    assert {loss is None for loss in losses} == {True, False}
+    assert np.isfinite(outcome.best)
+    assert "no targets to train on" in capsys.readouterr().out
+    assert run.progress.costs == [loss for loss in losses if loss is not None]
+    problem = rnn.Arrays(network("squared"), x, t, 1, valid=None, weights=weights)
+    outcome = Trainer(problem, Training(rnn.SGD(0.1), steps=1), tmp_path / "one").run()
+    assert (outcome.best, outcome.best_epoch) == (np.inf, 1)
+    rnn.load(tmp_path / "one" / "model.safetensors")
+
+
 X, T = data("softmax")
 S, CTC = data("squared")[1], data("ctc")
 LONGER = np.pad(CTC[1], ((0, 0), (0, 1)), constant_values=-1)
