@@ -39,7 +39,10 @@ class Frame:
         """Returns the cells of a column as texts, without blanks around them."""
         if name not in self._texts:
             self._require_single_values(name)
-            self._texts[name] = [str(value).strip() for value in self[name]]
+            column = self[name]
+            if column.dtype.kind == "f":
+                column = column + 0.0  # -0.0 becomes 0.0, which it equals
+            self._texts[name] = [str(value).strip() for value in column]
         return self._texts[name]
 
     def _require_single_values(self, name: str) -> None:

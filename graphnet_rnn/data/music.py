@@ -52,7 +52,7 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     """
     rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
     notes, end = _notes(Path(path))
-    frames = math.ceil(end * rate - HAIR)
+    frames = max([math.ceil(end * rate - HAIR), *(int(begun * rate + HAIR) + 1 for _, begun, _ in notes)])
     if not notes or frames < 1 or end > LONGEST:
         raise DataError(
             f"{path} must have notes, and last at least one frame and at most {LONGEST:,} seconds; got {len(notes)} "

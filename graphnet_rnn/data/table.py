@@ -135,7 +135,7 @@ class Table:
         if self._case is None:
             groups = [np.arange(len(frame))]
         else:
-            names_of_cases = [str(value).strip() for value in frame[self._case]]
+            names_of_cases = frame.texts(self._case)
             without = [row for row, name in enumerate(names_of_cases) if name.lower() in NO_CASE]
             if without:
                 raise DataError(
@@ -465,7 +465,7 @@ class Table:
             else:
                 after = times_after(times, horizon, step)
             time = "" if step is None else self._choice.time or self.columns.time or ""
-            case = "" if self._case is None else str(self._frame[self._case][rows[0]])
+            case = "" if self._case is None else self._frame.texts(self._case)[rows[0]]
             found += [
                 Forecast(case, name, times, y[rows, k], after, now[:, k], before[:, k], time)
                 for k, name in enumerate(self.columns.targets)

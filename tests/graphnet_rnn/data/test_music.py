@@ -54,6 +54,19 @@ def test_music_without_piano_keys_is_rejected(tmp_path: Path) -> None:
         read_midi(tmp_path / "a.mid")
 
 
+def test_notes_at_the_last_moment_have_a_frame(tmp_path: Path) -> None:
+    for released in (True, False):
+        file, track = mido.MidiFile(), mido.MidiTrack()
+        file.tracks.append(track)
+        messages = [("note_on", 60, 0), ("note_off", 60, 960), ("note_on", 70, 0), ("note_off", 70, 0)]
+        for kind, note, time in messages if released else messages[:3]:
+            track.append(mido.Message(kind, note=note, velocity=64, time=time))
+        file.save(tmp_path / "a.mid")
+        roll = read_midi(tmp_path / "a.mid", 10)
+        assert roll.shape == (11, 88)
+        assert np.argwhere(roll[:, 70 - 21]).ravel().tolist() == [10]
+
+
 def test_invalid_rolls_are_rejected(tmp_path: Path) -> None:
     midi = tmp_path / "m.mid"
     no_roll = r"write_midi: roll must be numbers \(time, 88\), a column for each key, not float64 \[3, 87\]"

@@ -527,6 +527,12 @@ def test_times_with_zones_are_converted_to_utc(tmp_path: Path) -> None:
     assert found.predictions(np.zeros((2, 1, 1)), "squared")["d"] == ["01.07.2024 01:00 +0000"]
 
 
+def test_negative_zero_is_the_case_and_the_category_0() -> None:
+    table = {"a": np.array([0.0, -0.0, 1.0, 1.0]), "b": [1.0, 2.0, 3.0, 4.0], "y": [1.5, 2.5, 3.5, 4.5]}
+    assert Table(table, Choice(targets="y", case="a")).inputs.shape == (2, 2, 1)
+    assert Table(table, Choice(targets="y", categories="a")).columns.input_names() == ["a = 0", "a = 1", "b"]
+
+
 def test_names_of_the_table_are_kept_in_predictions() -> None:
     rows = {"step": ["A", "A", "B", "B"], "y": [1.5, 2, 3, 4]}
     found = Table(rows, Choice(targets="y", case="step", horizon=1)).predictions(
