@@ -19,7 +19,7 @@ __all__ = ["on_tensors"]
 
 VALUES = (
     "a function of graphnet reads the values of its tensors; there are none in torch.func.linearize, make_fx and fake "
-    "tensors, nor with is_grads_batched=True or vectorize=True. Use torch.func.jvp, vjp, jacrev, jacfwd, hessian or vmap"
+    "tensors, nor with is_grads_batched=True or vectorize=True. Use torch.func.jvp, vjp, jacrev, hessian or vmap"
 )
 
 

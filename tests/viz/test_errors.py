@@ -152,7 +152,7 @@ HISTORIES = [
     (lambda: viz.time_lag([1, 2]), "result of rnn.tasks.time_lag"),
     (lambda: viz.time_lag(rnn.tasks.TimeLag(("a", "b"), np.zeros((2, 3, 4)), 10)), "smooth must be at most 4, .*10"),
     (lambda: viz.schedule_curve(0.5), r"schedule must be a Schedule, e.g. rnn.Warmup\(500\), not 0.5"),
-    (lambda: viz.schedule_curve(rnn.OnPlateau()), "depends on validation costs; pass them"),
+    (lambda: viz.schedule_curve(rnn.OnPlateau()), "depends on validation costs; in Python, pass them"),
     (lambda: viz.schedule_curve(rnn.Warmup(5) * rnn.Cosine(9).by_epoch()), "pass the number of steps in an epoch"),
     (lambda: viz.schedule_curve(rnn.Warmup(5), 0), "until must be a whole number >= 1, not 0"),
     (lambda: viz.schedule_curve(rnn.OnPlateau(), costs=["low"]), "costs must be a list of numbers"),

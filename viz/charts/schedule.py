@@ -56,11 +56,13 @@ def schedule_curve(
     by_step = "step" in reads or not reads
     if "costs" in reads and not costs:
         raise DrawingError(
-            f"{shown(schedule, 80)} depends on validation costs; pass them: costs=[2.1, 1.9, ...]."
+            f"{shown(schedule, 80)} depends on validation costs; in Python, pass them: "
+            "viz.schedule_curve(schedule, costs=[2.1, 1.9, ...])."
         )
     if by_step and len(reads) > 1 and epoch is None:
         raise DrawingError(
-            f"{shown(schedule, 80)} depends on steps and epochs; pass the number of steps in an epoch: epoch=..."
+            f"{shown(schedule, 80)} depends on steps and epochs; in Python, pass the number of steps in an "
+            "epoch: viz.schedule_curve(schedule, epoch=100)."
         )
     each = 1 if not by_step or epoch is None else count_of("epoch", epoch)
     last = _last(schedule, by_step, len(costs) * each) if until is None else count_of("until", until)
