@@ -40,8 +40,9 @@ class HMMFilter(Cell):
     units: number of hidden states, 128 by default. initial: initializers by weight name, see Cell.
 
     A = softmax(W_A) has the transition probabilities and B = softmax(W_B) the emission probabilities, one row for each
-    state; x is a symbol. The belief l is stored as logarithms, so zero initial states mean a uniform belief. `rnn.HMM`
-    is the model trained by expectation-maximization. `GNN` with a linear activation includes hidden Markov models.
+    state; x is a symbol. The belief l is stored as logarithms, so zero initial states mean a uniform belief. A
+    probability below 1e-30 counts as 1e-30, since log 0 has no derivative. `rnn.HMM` is the model trained by
+    expectation-maximization. `GNN` with a linear activation includes hidden Markov models.
     Source: Ollivier 2013, 1.2.2.
 
     >>> net = rnn.Network([rnn.HMMFilter(4)], inputs=3, outputs=3)

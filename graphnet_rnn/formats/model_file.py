@@ -33,6 +33,7 @@ from graphnet_rnn.formats.digest import equation_digest, same_digest
 from graphnet_rnn.installed import installed
 from graphnet_rnn.model import HELD, STATE, Model
 from graphnet_rnn.models.energy.rbm import RBM
+from graphnet_rnn.models.energy.recurrent import RecurrentRBM
 from graphnet_rnn.models.energy.stack import Stack
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 from graphnet_rnn.models.hmm import HMM
@@ -48,7 +49,8 @@ FORMAT = 1
 KEY = "graphnet"
 #: Models found by name, besides entry points of graphnet_rnn.models; pass other classes to `load`.
 MODELS: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, RecurrentNADE, Seq2Seq)
+    kind.__name__: kind
+    for kind in (Network, RBM, TRBM, RTRBM, RecurrentRBM, Stack, HMM, RecurrentNADE, Seq2Seq)
 }
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 

@@ -14,7 +14,8 @@ from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model, seed_of
 from graphnet_rnn.models.energy.units import sigmoid
-from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.models.frames import before, require_network_of_frames
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import Runner, inputs_and_lengths
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
@@ -82,13 +83,7 @@ class RecurrentNADE(Model):
         initial: Mapping[str, Initializer] | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> None:
-        self.network = require_network("RecurrentNADE", network)
-        network.require_causal("RecurrentNADE")
-        if network.outputs or network.reads != "vectors" or network.pool is not None:
-            raise UsageError(
-                "RecurrentNADE: network must read vectors and have no output of its own, e.g. "
-                f"rnn.Network([rnn.GRU(100)], 88, 0, reads='vectors'), not {shown(network, 200)}"
-            )
+        self.network = require_network_of_frames("RecurrentNADE", network)
         self.hidden = whole_number("RecurrentNADE: hidden", hidden, least=0)
         self.seed, self.bits = seed_of("RecurrentNADE", seed), network.inputs
         self.declare_parameters(self._declared(), self.seed, network.dtype, initial, values)
@@ -126,7 +121,7 @@ class RecurrentNADE(Model):
             batch,
             initial=self.network.initial_state,
             lengths=lengths,
-            inputs=_before(v, gn),
+            inputs=before(v, gn),
             name="past",
             **how,
         )
@@ -219,7 +214,7 @@ class RecurrentNADE(Model):
         return self._runner(x, states, lengths)
 
     def _biases(self, x: Array, ends: Array | None) -> tuple[Array, Array | None]:
-        h, _ = self._run(_before(x, np), None, ends)
+        h, _ = self._run(before(x, np), None, ends)
         return self._of_states(h.reshape(-1, h.shape[2]))
 
     def _of_states(self, h: Array) -> tuple[Array, Array | None]:
@@ -250,12 +245,6 @@ class RecurrentNADE(Model):
         return (
             f"RecurrentNADE({shown(self.network, 200)}, hidden={self.hidden}): {self.theta.size:,} parameters"
         )
-
-
-def _before(v: Any, of: Any) -> Any:
-    """Frames before each: zeros, v_1 ... v_{T-1}; of nodes or arrays."""
-    zeros = gn.fill(0, (1, *v.shape[1:]), v.dtype) if of is gn else np.zeros_like(v[:1])
-    return of.concatenate([zeros, v[:-1]], axis=0) if v.shape[0] > 1 else zeros
 
 
 def _require_bits(who: str, v: Array) -> None:

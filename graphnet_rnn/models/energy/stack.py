@@ -12,7 +12,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.models.energy.rbm import RBM
-from graphnet_rnn.models.energy.temporal import TemporalRBM
+from graphnet_rnn.models.energy.sequence import SequenceRBM
 from graphnet_rnn.settings import MANY, listed, shown, whole_number, yes_or_no
 
 __all__ = ["Stack"]
@@ -23,8 +23,8 @@ Layer = TypeVar("Layer", bound=EnergyModel)
 class Stack(Model):
     """M(v, h, u) = P(v|h) Q(h, u): the last model generates, those below it only pass down.
 
-    layers: from the data upwards; all RBMs, or all TRBMs and RTRBMs. The visible units of a layer are the hidden units
-    of the layer below, so they are binary. UsageError if the layers do not fit.
+    layers: from the data upwards; all RBMs, or all models of sequences (TRBM, RTRBM, RecurrentRBM). The visible units
+    of a layer are the hidden units of the layer below, so they are binary. UsageError if the layers do not fit.
     Each layer is trained with those below it fixed (eqs 2.34-2.36, 3.12), from the data upwards:
 
         for level, layer in enumerate(stack.layers):
@@ -44,15 +44,16 @@ class Stack(Model):
     """
 
     def __init__(self, layers: Sequence[EnergyModel]) -> None:
-        self.layers = listed("Stack: layers", layers, "RBMs, or of TRBMs and RTRBMs")
+        self.layers = listed("Stack: layers", layers, "RBMs, or of models of sequences")
         if not self.layers:
             raise UsageError(
                 "Stack: layers is empty: give at least one layer, e.g. [RBM(784, 500), RBM(500, 500)]"
             )
-        kind = RBM if isinstance(self.layers[0], RBM) else TemporalRBM
+        kind = RBM if isinstance(self.layers[0], RBM) else SequenceRBM
         if not all(isinstance(layer, kind) for layer in self.layers):
             raise UsageError(
-                f"Stack: layers must be all RBMs, or all TRBMs and RTRBMs, not {shown(self.layers, MANY)}"
+                "Stack: layers must be all RBMs, or all models of sequences (TRBM, RTRBM, RecurrentRBM), not "
+                f"{shown(self.layers, MANY)}"
             )
         for below, layer in itertools.pairwise(self.layers):
             if layer.visible != below.hidden or layer.visibles != "binary" or layer.dtype != below.dtype:
@@ -130,7 +131,8 @@ class Stack(Model):
         model, 25 by default. means: True returns E[v|h] in the lowest layer instead of draws. mean_field: see
         TRBM.sample. seed: of the random numbers.
         """
-        *lower, top = self._all_of(TemporalRBM, "sample_sequences", "sample")
+        found = self._all_of(SequenceRBM, "sample_sequences", "sample")  # type: ignore[type-abstract]
+        *lower, top = found
         means = yes_or_no("Stack.sample_sequences: means", means)
         seen = self._seen(warm_up)
         v = top.sample(time, batch, seen[-1], gibbs_steps, means and not lower, mean_field, seed)

@@ -1,4 +1,4 @@
-"""RBM, TRBM, RTRBM against enumeration, plain NumPy from the source's equations, and finite differences."""
+"""RBM, TRBM, RTRBM, RNN-RBM against enumeration, plain NumPy from the source's equations, and finite differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack
+from graphnet_rnn.models.energy import (
+    RBM,
+    RTRBM,
+    TRBM,
+    ContrastiveDivergence,
+    EnergyModel,
+    RecurrentRBM,
+    Stack,
+)
 from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.units import sigmoid
 from tests.graphnet_rnn.models.trained import train, train_stack
@@ -292,6 +300,79 @@ def test_rtrbm_probabilities_of_all_sequences_add_up_to_one() -> None:
     assert np.isclose(np.exp(log_p).sum(), 1, rtol=1e-12)
 
 
+def recurrent(visible: int = 3, hidden: int = 4, **how: Any) -> RecurrentRBM:
+    """On an Elman network of five units, with weights that matter."""
+    network = rnn.Network([rnn.Elman(5)], visible, 0, reads="vectors", dtype="float64")
+    model = RecurrentRBM(network, hidden, initial=LARGE, **how)
+    network.theta = np.random.default_rng(3).normal(0, 0.8, network.theta.size)
+    return model
+
+
+def test_biases_of_a_recurrent_rbm_follow_the_network() -> None:
+    """Against a loop: Boulanger-Lewandowski, Bengio & Vincent 2012, section 4, zeros before the first frame."""
+    model = recurrent()
+    p, v = model.values, bits(6, 2, 3, seed=1).astype(float)
+    W_xh, W_hh, b_h = (p[f"network.layer0.{name}"] for name in ("W_xh", "W_hh", "b_h"))
+    found, frame, u = model.biases(v), np.zeros((2, 3)), np.zeros((2, 5))
+    a = gn.input(v.shape, "float64")
+    nodes = gn.compile(list(model.machine(a)[1:]), [a], backend="numpy")(v)
+    past = model._past(2)
+    for t in range(6):
+        u = np.tanh(frame @ W_xh + u @ W_hh + b_h)
+        expected = p["b_v"] + u @ p["W_uv"], p["b_h"] + u @ p["W_uh"]
+        for by_arrays, by_nodes, by_step, right in zip(
+            found, nodes, model._biases_after(past), expected, strict=True
+        ):
+            for each in (by_arrays[t], by_nodes[t], by_step):
+                np.testing.assert_allclose(each, right, rtol=1e-12)
+        np.testing.assert_allclose(model.infer(v)[t], sigmoid(v[t] @ p["W"] + expected[1]), rtol=1e-12)
+        frame = v[t]
+        model._push(past, frame, np.empty(0))
+
+
+def test_recurrent_rbm_is_a_distribution_with_its_gradient() -> None:
+    model = recurrent(visible=2, hidden=3)
+    every = np.array(list(itertools.product(states(2), repeat=3))).transpose(1, 0, 2)
+    node = gn.input(every.shape, "float64")
+    total = gn.sum(model.log_probabilities(node), axis=0)
+    (log_p,) = gn.compile([total], [node])(every)
+    assert np.isclose(np.exp(log_p).sum(), 1, rtol=1e-12)
+    estimated = model.estimated_log_probabilities(every, temperatures=300, chains=200).sum(axis=0)
+    np.testing.assert_allclose(estimated, log_p, atol=0.05)
+    found = exact_gradient(model, gn.mean(total), [node], every)
+    expected = finite_difference(at_theta(model, lambda: model.log_likelihood(every)), model.theta.copy())
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    drawn = model.sample(3, batch=20_000, gibbs_steps=20)
+    codes = (drawn.transpose(1, 0, 2).reshape(-1, 6) @ 2.0 ** np.arange(5, -1, -1)).astype(int)
+    frequencies = np.bincount(codes, minlength=64) / 20_000
+    assert np.abs(frequencies - np.exp(log_p)).sum() < 0.06
+
+
+def test_contrastive_divergence_of_a_recurrent_rbm_reaches_the_network() -> None:
+    model = recurrent()
+    v, v_k = bits(5, 3, 3, seed=1).astype(float), bits(5, 3, 3, seed=2).astype(float)
+    a, b = (gn.input(v.shape, "float64") for _ in range(2))
+    cost = model.divergence(a, b)
+    value = gn.compile([cost], [a, b], backend="numpy")
+    expected = finite_difference(at_theta(model, lambda: value(v, v_k)[0]), model.theta.copy())
+    found = exact_gradient(model, cost, [a, b], v, v_k)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    assert all(np.abs(g).max() > 1e-3 for g in of_names(model, found).values())
+
+
+def test_recurrent_rbm_learns_a_moving_bar() -> None:
+    frames = np.array([np.roll([1.0, 1, 0, 0, 0, 0], t) for t in range(12)])[:, None]
+    v = np.concatenate([np.roll(frames, shift, axis=2) for shift in range(6)], axis=1)
+    network = rnn.Network([rnn.GRU(20)], 6, 0, reads="vectors")
+    model = RecurrentRBM(network, 20, initial={"W*": initializers.normal(0.1)})
+    problem = rnn.EnergyCases(model, np.tile(v, (1, 20, 1)), 60, gibbs_steps=5, valid=0.0)
+    settings = rnn.Training(rnn.Adam(0.01), epochs=100, stopping=None, schedule=rnn.Constant())
+    rnn.Trainer(problem, settings).run()
+    predicted = model.predict(v)
+    assert np.square(predicted[1:] - v[1:]).mean() < 0.02
+    np.testing.assert_array_equal(model.sample(5, batch=6, warm_up=v[:7]).round(), v[7:])
+
+
 def two_frames(model: Any, drawn: bool) -> Array:
     """P(v_1, v_2) by enumeration: h_1 summed out (TRBM, eq. 3.14) or put at its mean (RTRBM, eq. 3.16)."""
     p, v, h = model.values, states(2), states(model.hidden)
@@ -526,6 +607,10 @@ def test_stack_passes_the_warm_up_to_the_lower_model() -> None:
     assert np.array_equal(lower.sample(3, 50, warm_up=warm_up), future)
 
 
+def of_frames(**how: Any) -> rnn.Network:
+    return rnn.Network([rnn.Elman(3)], 2, 0, reads="vectors", **how)
+
+
 def test_invalid_arguments_are_rejected() -> None:
     calls: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (UsageError, "RBM: visible must be a whole number >= 1, not 0", lambda: RBM(0, 3)),
@@ -547,6 +632,8 @@ def test_invalid_arguments_are_rejected() -> None:
         (UsageError, "call feed(data) first", lambda: ContrastiveDivergence(rbm()).gradient(np.zeros(19))),
         (UsageError, "takes an RBM, TRBM or RTRBM", lambda: ContrastiveDivergence(RBM)),  # type: ignore[arg-type]
         (UsageError, "must be first-order or Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.LBFGS(), 1)),
+        (UsageError, "must not have dropout", lambda: RecurrentRBM(of_frames(dropout=0.5))),
+        (UsageError, "have no output of its own", lambda: RecurrentRBM(rnn.Network([rnn.Elman(3)], 2, 2))),
         (UsageError, "layers is empty", lambda: Stack([])),
         (UsageError, "on top of 3 hidden units", lambda: Stack([RBM(4, 3), RBM(4, 2)])),
         (UsageError, "gaussian visible units", lambda: Stack([RBM(4, 3), RBM(3, 2, "gaussian")])),

@@ -79,6 +79,9 @@ MAKE: dict[str, Callable[[], rnn.Model]] = {
     "RBM of numbers": lambda: RBM(4, 3, visibles="gaussian", sigma=0.5, dtype="float64"),
     "TRBM": lambda: TRBM(4, 3),
     "RTRBM": lambda: RTRBM(4, 3, seed=2),
+    "RecurrentRBM": lambda: rnn.energy.RecurrentRBM(
+        rnn.Network([rnn.LSTM(2), rnn.Elman(3)], 4, 0, reads="vectors", initial_state="learned"), 2
+    ),
     "Stack": lambda: Stack([RBM(5, 4), RBM(4, 3, seed=1)]),
     "Stack of temporal ones": lambda: Stack([TRBM(5, 4), RTRBM(4, 3)]),
     "HMM": lambda: rnn.HMM(3, 4, seed=1),
