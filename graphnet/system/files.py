@@ -131,6 +131,8 @@ def _written_beside(
     kind = kind_of(target)
     if kind:  # or a device would be replaced by a file
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+    if target.exists() and not os.access(target, os.W_OK):  # a rename needs no permission of the file itself
+        raise PermissionError(errno.EACCES, "it is write-protected", str(path))
     # Random: processes of two containers that share the folder may have the same process id.
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)

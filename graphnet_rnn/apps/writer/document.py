@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from graphnet.settings import path as named_file
@@ -101,7 +102,10 @@ class Document:
         for number in range(1, 1000):
             place = own.with_name(f"{own.name}{UNSAVED}{'' if number == 1 else f'-{number}'}")
             if not place.exists() and not place.is_symlink():
-                write_atomically(place, self._bytes(text))
+                mode = (
+                    stat.S_IMODE(own.stat().st_mode) if own.exists() else None
+                )  # a private text stays private
+                write_atomically(place, self._bytes(text), mode)
                 return place
         raise SaveError(f"there are already a thousand unsaved texts next to {own}; remove some")
 

@@ -158,6 +158,22 @@ def test_permissions_are_preserved(tmp_path: Path) -> None:
 
 
 @posix
+def test_write_protected_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("old", encoding="utf-8")
+    (tmp_path / "a").chmod(0o444)
+    allowed = os.access
+    monkeypatch.setattr(  # the administrator may write to it
+        os,
+        "access",
+        lambda path, mode: allowed(path, mode) and (mode != os.W_OK or os.stat(path).st_mode & 0o200 != 0),
+    )
+    with pytest.raises(PermissionError, match="it is write-protected"):
+        write_whole(tmp_path / "a", b"new")
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "old"
+    write_whole(tmp_path / "b", b"new")
+
+
 def test_private_files_are_private_during_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen, real = tmp_path / "a", [], os.open
     path.write_bytes(b"before")

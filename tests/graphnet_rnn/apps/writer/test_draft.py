@@ -346,6 +346,10 @@ def test_unsaved_text_is_written_beside_its_file(tmp_path: Path, monkeypatch: An
     nameless = Document()
     assert nameless.unsaved is None
     assert nameless.rescue("a") == Path("writing.txt.unsaved")
+    private = tmp_path / "private.txt"
+    private.write_text("a", encoding="utf-8")
+    private.chmod(0o600)
+    assert Document(private).rescue("b").stat().st_mode & 0o077 == 0
     assert nameless.unsaved is not None
 
 
