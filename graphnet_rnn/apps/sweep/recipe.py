@@ -331,8 +331,9 @@ class Recipe:
         path: TOML file with `data` and the other arguments above, and the settings under [settings].
         Raises DataError for a file that is not TOML, UsageError for settings that do not fit.
         """
+        content = read_bytes(path, DataError)
         try:
-            given = tomllib.loads(read_bytes(path, DataError).decode("utf-8-sig"))
+            given = tomllib.loads(content.decode("utf-8-sig"))
         except ValueError as error:  # of tomllib, UTF-8, or a number of thousands of digits
             raise DataError(f"{path} is not valid TOML: {error}") from None
         except RecursionError:
@@ -350,6 +351,8 @@ class Recipe:
         if not isinstance(settings, dict):
             raise UsageError(f"recipe: settings must be a table, not {shown(settings)}")
         made = {name.replace("-", "_"): _setting_of(name, value) for name, value in settings.items()}
+        if len(made) < len(settings):
+            raise UsageError("recipe: settings has an option twice, once with - and once with _ in its name")
         tables = {name: given.pop(name, None) for name in ("halving", "sampler", "pruner")}
         known = sorted({each.name for each in fields(cls)} - {"settings", *tables})
         strange = sorted(set(given) - set(known))

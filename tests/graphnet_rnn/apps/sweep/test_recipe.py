@@ -182,6 +182,7 @@ WRONG = [
     ("[settings]\nunits = { whole = [1.5, 3] }", "units: the ends of a whole range must be whole numbers"),
     ("[settings]\nrate = { uniform = [0, 1] }", "a grid needs values = [...], but rate has none"),
     ("[settings]\nunits = { values = [1], when = { layers = 2 } }", "when of units must name another setting; layers"),
+    ("[settings]\nclip_norm = 1\nclip-norm = 2", "settings has an option twice"),
     ("[settings]\nunits = { values = [1], when = 3 }", "units: when must be"),
     ("[settings]\nunits = { values = [1], when = { batch = 1 } }\nbatch = { values = [1], when = { units = 1 } }",
         "units, which depends on batch, which depends on units"),
@@ -212,5 +213,5 @@ def test_invalid_recipes_are_rejected(read: Any, tmp_path: Path) -> None:
         read("data = ")
     with pytest.raises(DataError, match="brackets are nested too deeply"):
         read("data = " + 5000 * "[")
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="^there is no file"):
         Recipe.read(tmp_path / "nothing.toml")
