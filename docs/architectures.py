@@ -184,6 +184,7 @@ def probabilistic_rows() -> list[Row]:
     """Models that are not networks."""
     energy = rnn.energy
     rbm, trbm, rtrbm = (make(64, 32) for make in (energy.RBM, energy.TRBM, energy.RTRBM))
+    rnn_rbm = energy.RecurrentRBM(rnn.Network([rnn.Elman(32)], 64, 0, reads="vectors"), 32)
     hmm = rnn.HMM(16, SYMBOLS)
     tables = sum(table.size for table in (hmm.pi, hmm.A, hmm.B))
     sizes = "(64 visible, 32 hidden)"
@@ -191,6 +192,8 @@ def probabilistic_rows() -> list[Row]:
         Row("RBM", "rnn.energy.RBM(visible, hidden)", energy.RBM, f"{rbm.theta.size:,} {sizes}", rbm),
         Row("TRBM", "rnn.energy.TRBM(visible, hidden)", energy.TRBM, f"{trbm.theta.size:,} {sizes}", trbm),
         Row("RTRBM (model)", "rnn.energy.RTRBM(visible, hidden)", energy.RTRBM, f"{rtrbm.theta.size:,} {sizes}", rtrbm),
+        Row("RNN-RBM", "rnn.energy.RecurrentRBM(network, hidden)", energy.RecurrentRBM, f"{rnn_rbm.theta.size:,} {sizes}",
+            rnn_rbm),
         Row("HMM", "rnn.HMM(states, symbols)", rnn.HMM, f"{tables:,} (16 states)", hmm),
     ]  # fmt: skip
 

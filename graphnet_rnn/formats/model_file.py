@@ -140,7 +140,7 @@ def model_tensors(model: Model) -> dict[str, Array]:
 def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
     """Saves settings, weights and a network's vocabulary in one file (safetensors).
 
-    model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or your own rnn.Model.
+    model: a Network, RBM, TRBM, RTRBM, RecurrentRBM, Stack, HMM, Controller, or your own rnn.Model.
     path: the file to write; missing folders are created.
     notes: more JSON to store in the file; default None.
     Raises SaveError if the file cannot be written; an existing file then stays unchanged. UsageError for other objects,

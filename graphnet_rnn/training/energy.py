@@ -28,7 +28,7 @@ __all__ = ["EnergyCases"]
 class EnergyCases(CompiledProblem):
     """Contrastive divergence on batches of cases; history rows have the reconstruction error.
 
-    model: an RBM, TRBM or RTRBM.
+    model: an RBM, TRBM, RTRBM or RecurrentRBM.
     data: (cases, visible), or (time, sequences, visible) for a temporal model; or a function (generator, count) that
     draws new cases for each epoch.
     batch: cases, or sequences, of a step, default 100. Every epoch uses each once, in a new random order; cases that do

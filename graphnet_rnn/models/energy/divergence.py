@@ -35,11 +35,11 @@ class ContrastiveDivergence(ModelObjective):
     Hessian-free optimizers use `loss` and `curvature` with the chains of the last gradient. Within a step the loss is
     EnergyModel.divergence with a reference: an estimate of -log P(v) up to a constant, log Z at the point where the
     chains were drawn. So ρ and the line search of a step are meaningful, but losses of two steps cannot be compared.
-    With one chain for each RBM this loss has no minimum, so a TRBM or RTRBM needs about ten `chains` for each frame;
-    the cases of an RBM share theirs.
-    model: an RBM, TRBM or RTRBM. gibbs_steps: k, 1 by default. chains: number of chains for each case, 1 by default.
-    Both may be changed at any time. seed: of the chains' random numbers. backend, threads: see gn.compile; one function
-    is compiled for each shape of data.
+    With one chain for each RBM this loss has no minimum, so a model of sequences needs about ten `chains` for each
+    frame; the cases of an RBM share theirs.
+    model: an RBM, TRBM, RTRBM or RecurrentRBM. gibbs_steps: k, 1 by default. chains: number of chains for each case, 1
+    by default. Both may be changed at any time. seed: of the chains' random numbers. backend, threads: see gn.compile;
+    one function is compiled for each shape of data.
     Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2, 3.9; Geyer & Thompson 1992 (the loss).
 
     >>> objective = rnn.energy.ContrastiveDivergence(rnn.energy.RBM(4, 3), gibbs_steps=2, backend="numpy")
@@ -62,7 +62,7 @@ class ContrastiveDivergence(ModelObjective):
         chains: int = 1,
     ) -> None:
         if not isinstance(model, EnergyModel):
-            raise UsageError(f"ContrastiveDivergence takes an RBM, TRBM or RTRBM, not {shown(model)}")
+            raise UsageError(f"ContrastiveDivergence takes an RBM, TRBM, RTRBM or RecurrentRBM, not {shown(model)}")
         self.model: EnergyModel = model
         self.gibbs_steps = whole_number("ContrastiveDivergence: gibbs_steps", gibbs_steps)
         self.chains = whole_number("ContrastiveDivergence: chains", chains)

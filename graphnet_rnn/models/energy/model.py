@@ -26,7 +26,7 @@ __all__ = ["EnergyModel", "raised"]
 class EnergyModel(Model):
     """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.
 
-    Base class of RBM, TRBM and RTRBM; the interface that Stack and ContrastiveDivergence use.
+    Base class of RBM, TRBM, RTRBM and RecurrentRBM; the interface that Stack and ContrastiveDivergence use.
     visible, hidden: numbers of units. visibles: "binary" (default) or "gaussian" visible units. sigma: standard
     deviation of Gaussian units, 1 by default. seed: seed of the initial parameters, 0 by default. dtype: "float32"
     (default) or "float64". initial: initializers by parameter name; by default those of the model. values: arrays by

@@ -630,7 +630,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (UsageError, "below must be a list", lambda: rnn.EnergyCases(rbm(), bits(9, 4), 4, below=RBM(4, 4))),  # type: ignore[arg-type]
         (UsageError, "hidden states of an RTRBM are not drawn", lambda: temporal().sample(1, mean_field=False)),
         (UsageError, "call feed(data) first", lambda: ContrastiveDivergence(rbm()).gradient(np.zeros(19))),
-        (UsageError, "takes an RBM, TRBM or RTRBM", lambda: ContrastiveDivergence(RBM)),  # type: ignore[arg-type]
+        (UsageError, "takes an RBM, TRBM, RTRBM or RecurrentRBM, not", lambda: ContrastiveDivergence(RBM)),  # type: ignore[arg-type]
         (UsageError, "must be first-order or Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.LBFGS(), 1)),
         (UsageError, "must not have dropout", lambda: RecurrentRBM(of_frames(dropout=0.5))),
         (UsageError, "have no output of its own", lambda: RecurrentRBM(rnn.Network([rnn.Elman(3)], 2, 2))),
