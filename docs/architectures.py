@@ -192,8 +192,8 @@ def probabilistic_rows() -> list[Row]:
         Row("RBM", "rnn.energy.RBM(visible, hidden)", energy.RBM, f"{rbm.theta.size:,} {sizes}", rbm),
         Row("TRBM", "rnn.energy.TRBM(visible, hidden)", energy.TRBM, f"{trbm.theta.size:,} {sizes}", trbm),
         Row("RTRBM (model)", "rnn.energy.RTRBM(visible, hidden)", energy.RTRBM, f"{rtrbm.theta.size:,} {sizes}", rtrbm),
-        Row("RNN-RBM", "rnn.energy.RecurrentRBM(network, hidden)", energy.RecurrentRBM, f"{rnn_rbm.theta.size:,} {sizes}",
-            rnn_rbm),
+        Row("RNN-RBM", "rnn.energy.RecurrentRBM(network, hidden)", energy.RecurrentRBM,
+            f"{rnn_rbm.theta.size:,} {sizes}", rnn_rbm),
         Row("HMM", "rnn.HMM(states, symbols)", rnn.HMM, f"{tables:,} (16 states)", hmm),
     ]  # fmt: skip
 

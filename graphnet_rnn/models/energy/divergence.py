@@ -62,7 +62,9 @@ class ContrastiveDivergence(ModelObjective):
         chains: int = 1,
     ) -> None:
         if not isinstance(model, EnergyModel):
-            raise UsageError(f"ContrastiveDivergence takes an RBM, TRBM, RTRBM or RecurrentRBM, not {shown(model)}")
+            raise UsageError(
+                f"ContrastiveDivergence takes an RBM, TRBM, RTRBM or RecurrentRBM, not {shown(model)}"
+            )
         self.model: EnergyModel = model
         self.gibbs_steps = whole_number("ContrastiveDivergence: gibbs_steps", gibbs_steps)
         self.chains = whole_number("ContrastiveDivergence: chains", chains)

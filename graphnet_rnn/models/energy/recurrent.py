@@ -19,6 +19,7 @@ from graphnet_rnn.models.energy.units import sigmoid
 from graphnet_rnn.models.frames import before, require_network_of_frames
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import Runner
+from graphnet_rnn.network.unroll import Unrolled
 
 __all__ = ["RecurrentRBM"]
 
@@ -75,19 +76,18 @@ class RecurrentRBM(SequenceRBM):
     # -- nodes ---------------------------------------------------------------------------------
 
     def machine(self, v: Node) -> tuple[Node, Node, Node]:
-        time, batch = v.shape[:2]
-        unrolled = self.network.unroll(
-            time,
-            batch,
-            initial=self.network.initial_state,
-            inputs=before(v, gn),
-            name="past",
-            training=False,
-        )
+        time, batch, _ = v.shape
+        past, start = before(v, gn), self.network.initial_state
+        u = self.network.unroll(time, batch, initial=start, inputs=past, name="past", training=False)
+        return self.parameters["W"], *self._after(u)
+
+    def _after(self, unrolled: Unrolled) -> tuple[Node, Node]:
+        """B_v and B_h of the step after each that the network has read, (time, batch, ·)."""
         with gn.scope(layer="output"):
-            u = gn.reshape(unrolled.hidden[-1], (time * batch, unrolled.hidden[-1].shape[2]))
+            time, batch, units = unrolled.hidden[-1].shape
+            u = gn.reshape(unrolled.hidden[-1], (time * batch, units))
             b_v, b_h = (gn.reshape(b, (time, batch, b.shape[1])) for b in self._of_states(self.parameters, u))
-            return self.parameters["W"], b_v, b_h
+            return b_v, b_h
 
     @staticmethod
     def _of_states(p: Mapping[str, Any], u: Any) -> tuple[Any, Any]:
@@ -95,12 +95,13 @@ class RecurrentRBM(SequenceRBM):
         return p["b_v"] + u @ p["W_uv"], p["b_h"] + u @ p["W_uh"]
 
     def __graph__(self) -> gn.Graph:
-        """The free energy of a frame, after zeros, and its hidden units, for drawing."""
-        v = gn.input((1, 1, self.visible), self.dtype, name="v_t")
-        W, b_v, b_h = self.machine(v)
+        """The free energy of a frame after the one before, and its hidden units, for drawing."""
+        last, v = (gn.input((1, 1, self.visible), self.dtype, name=name) for name in ("v_t-1", "v_t"))
+        unrolled = self.network.unroll(1, 1, inputs=last, name="past", training=False)
+        W, (b_v, b_h) = self.parameters["W"], self._after(unrolled)
         h = gn.sigmoid(v[0] @ W + b_h[0])
         free_energy = equations.free_energy(v, W, b_v, b_h, self.units)
-        return gn.Graph([gn.label(free_energy, "F_t"), gn.label(h, "h_t")], [v])
+        return gn.Graph([gn.label(free_energy, "F_t"), gn.label(h, "h_t")], [last, *unrolled.initial, v])
 
     # -- arrays --------------------------------------------------------------------------------
 

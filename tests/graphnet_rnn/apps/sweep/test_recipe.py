@@ -213,5 +213,5 @@ def test_invalid_recipes_are_rejected(read: Any, tmp_path: Path) -> None:
         read("data = ")
     with pytest.raises(DataError, match="brackets are nested too deeply"):
         read("data = " + 5000 * "[")
-    with pytest.raises(DataError, match="^there is no file"):
+    with pytest.raises(DataError, match=r"^there is no file"):
         Recipe.read(tmp_path / "nothing.toml")
