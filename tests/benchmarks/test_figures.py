@@ -191,7 +191,11 @@ def test_music_runs_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     chords = collections.rolls(tmp_path, "chords")
     drawn = {name: [roll[:30] for roll in v[: 2 if name == "test" else 10]] for name, v in chords.items()}
     set_all(monkeypatch, music, UNITS=4, ANNEALED=(5, 2), BATCH=8, rolls=lambda *_: drawn)
-    for cell, output, method in (("Elman", "logistic", "adam"), ("RTRBM", "rbm", "cd")):
+    for cell, output, method in (
+        ("Elman", "logistic", "adam"),
+        ("RTRBM", "rbm", "cd"),
+        ("Elman", "rbm", "cd"),
+    ):
         what = music.MusicJob("chords", cell, output, method, 0, 0.2, tmp_path, tmp_path)
         first = music.train(what)
         again = music.train(replace(what, seconds=first["seconds"] + 0.3))

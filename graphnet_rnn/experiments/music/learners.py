@@ -1,4 +1,4 @@
-"""Models of music: networks with logistic or NADE outputs, and the RTRBM; training and scores."""
+"""Models of music: networks with logistic, NADE or RBM outputs, and the RTRBM; training and scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 BATCH, UNITS, HIDDEN = 24, 150, 100
 #: Number of samples for the mean accuracy.
 DRAWS = 5
-#: RTRBM: Gibbs steps of training and prediction; temperatures and chains of its likelihood.
+#: RBMs: Gibbs steps of training and prediction; temperatures and chains of its likelihood.
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
 #: The multiplicative LSTM starts as in its source.
 CELLS: dict[str, Any] = {
@@ -45,7 +45,7 @@ CELLS: dict[str, Any] = {
 }
 #: Hidden units of the NADE; 0: keys that are independent given the past.
 OUTPUTS = {"logistic": 0, "nade": HIDDEN}
-#: Net of an RTRBM, which has its own output and method.
+#: Net whose output is an RBM, as that of RNN-RBMs; all RBMs have this method.
 RTRBM, RBM, DIVERGENCE = "RTRBM", "rbm", "cd"
 
 
@@ -89,9 +89,17 @@ def make(cell: str, output: str, method: str, seed: int) -> rnn.RecurrentNADE:
     return rnn.RecurrentNADE(network, OUTPUTS[output], seed=seed)
 
 
+def machine(cell: str, seed: int) -> rnn.energy.EnergyModel:
+    if cell == RTRBM:
+        return rnn.energy.RTRBM(88, UNITS, seed=seed)
+    return rnn.energy.RecurrentRBM(
+        rnn.Network([CELLS[cell](UNITS)], 88, 0, reads="vectors", seed=seed), UNITS, seed=seed
+    )
+
+
 def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
-    if job.cell == RTRBM:
-        model = rnn.energy.RTRBM(88, UNITS, seed=job.seed)
+    if job.output == RBM:
+        model = machine(job.cell, job.seed)
         # The log-odds of each key, as a start.
         share = np.concatenate(parts["train"]).mean(axis=0).clip(1e-3, 1 - 1e-3)
         model.values["b_v"][...] = np.log(share / (1 - share))
@@ -113,7 +121,7 @@ def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
 def train(job: MusicJob) -> Row:
     """Trains or resumes a run up to its core-seconds or early stopping; scores its best epoch."""
     parts, how = rolls(job.data, job.set), METHODS[job.method]
-    energy = job.cell == RTRBM
+    energy = job.output == RBM
     trainer = trainer_of(
         problem_of(job, parts), how.optimizer, job, core_seconds=job.seconds, average=how.average,
         stopping=None if energy else rnn.EarlyStopping(),
@@ -136,7 +144,7 @@ def curve(epochs: Sequence[Row], lengths: Array) -> list[list[float]]:
 
 
 def nats_of(model: Any, v: Array) -> Array:
-    """-log P of each frame; an estimate for an RTRBM, somewhat too low."""
+    """-log P of each frame; an estimate for RBMs, somewhat too low."""
     if isinstance(model, rnn.RecurrentNADE):
         return -model.log_probabilities(v)
     temperatures, chains = ANNEALED

@@ -1,8 +1,9 @@
-"""Nats per frame and frame accuracy on piano rolls: logistic outputs and RNN-NADE, by Adam and Hessian-free; RTRBM.
+"""Nats per frame and frame accuracy on piano rolls: logistic outputs and RNN-NADE, by Adam and Hessian-free; RBMs.
 
     # runs of JSB; the folder has JSB_Chorales.mat
     python -m graphnet_rnn.experiments.music --data FOLDER
     python -m graphnet_rnn.experiments.music --data FOLDER --cells RTRBM  # its likelihood is estimated
+    python -m graphnet_rnn.experiments.music --data FOLDER --cells Elman LSTM --outputs rbm  # RNN-RBM, as well
     python -m graphnet_rnn.experiments.music --data FOLDER --sets nottingham --seconds 1000 --workers 2
     python -m graphnet_rnn.experiments.music --data FOLDER --picture music.png --sample music.mid
     # generated music, without data
@@ -11,7 +12,7 @@
 
 After Boulanger-Lewandowski, Bengio & Vincent 2012. A network reads the frames so far; its output is a distribution of
 the next frame: 88 keys that are independent given the past ("logistic"), or depend on those below ("nade"). Training
-uses pieces of 64 frames, each from initial states (for an RTRBM, windows of 25). The best epoch by validation is kept;
+uses pieces of 64 frames, each from initial states (for RBMs, windows of 25). The best epoch by validation is kept;
 test sequences are scored whole, from their first frame on. Each run has a folder, from which it continues with more
 --seconds of a core; early stopping may end it before. Needs SciPy, and mido for samples.
 """
@@ -71,16 +72,16 @@ def show(job: MusicJob, picture: Path | None, sample: Path | None) -> None:
 
         viz.piano_roll(roll, predicted(model, roll[:, None], 0)[:, 0]).savefig(picture, dpi=150)
     if sample is not None:
-        assert isinstance(model, (rnn.RecurrentNADE, rnn.energy.RTRBM))
+        assert isinstance(model, (rnn.RecurrentNADE, rnn.energy.RTRBM, rnn.energy.RecurrentRBM))
         new = model.sample(64, warm_up=roll[:8, None], seed=job.seed)[:, 0]
         rate = COLLECTIONS[job.set].frames_per_second if job.set in COLLECTIONS else 2
         write_midi(sample, np.concatenate([roll[:8], new]), rate)
 
 
 def jobs_of(given: argparse.Namespace) -> list[MusicJob]:
-    """Jobs for the options; an RTRBM has its own output and method."""
+    """Jobs for the options; RBMs have their own method."""
     found = [
-        (name, cell, RBM, DIVERGENCE) if cell == RTRBM else (name, cell, output, method)
+        (name, cell, RBM, DIVERGENCE) if cell == RTRBM or output == RBM else (name, cell, output, method)
         for name in given.sets for cell in given.cells for output in given.outputs for method in given.methods
     ]  # fmt: skip
     own = (given.seconds, given.data, given.folder)
@@ -93,7 +94,7 @@ def main() -> None:
     add("--data", type=Path, default=Path("data/midi"), help="folder of the .mat files")
     add("--sets", nargs="+", choices=(*COLLECTIONS, DRAWN), default=["jsb"])
     add("--cells", nargs="+", choices=(*CELLS, RTRBM), default=["Elman", "GRU"])
-    add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
+    add("--outputs", nargs="+", choices=(*OUTPUTS, RBM), default=list(OUTPUTS))
     add("--methods", nargs="+", choices=[m for m in METHODS if m != DIVERGENCE], default=["adam"])
     add("--seeds", nargs="+", type=int, default=[0, 1])
     add("--seconds", type=float, default=100.0, help="total core-seconds of each run")
