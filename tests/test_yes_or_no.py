@@ -119,9 +119,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.energy.Stack.sample: means": lambda v: energy.Stack([RBM]).sample(2, 1, means=v),
     "graphnet_rnn.energy.Stack.sample_sequences: mean_field": lambda v: STACK.sample_sequences(2, mean_field=v),
     "graphnet_rnn.energy.Stack.sample_sequences: means": lambda v: STACK.sample_sequences(2, means=v),
-    "graphnet_rnn.energy.TemporalRBM.emit: means": lambda v: TRBM.emit(STEPS[..., 1:], means=v),
-    "graphnet_rnn.energy.TemporalRBM.sample: mean_field": lambda v: TRBM.sample(2, mean_field=v),
-    "graphnet_rnn.energy.TemporalRBM.sample: means": lambda v: TRBM.sample(2, means=v),
+    "graphnet_rnn.energy.SequenceRBM.emit: means": lambda v: TRBM.emit(STEPS[..., 1:], means=v),
+    "graphnet_rnn.energy.SequenceRBM.sample: mean_field": lambda v: TRBM.sample(2, mean_field=v),
+    "graphnet_rnn.energy.SequenceRBM.sample: means": lambda v: TRBM.sample(2, means=v),
     "graphnet_rnn.formats.export_onnx: lengths":
         lambda v: rnn.formats.export_onnx(net(rnn.LSTM), new("net.onnx"), lengths=v),
     "graphnet_rnn.formats.save_torch: cells":
