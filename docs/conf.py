@@ -102,7 +102,7 @@ guides_that_run = [
     "natural_gradient",
     "natural_gradient_for_your_own_cell",
     "curvature",
-    "adding_an_op",
+    "declaring_ops",
     "debugging_nans",
     "speed_and_memory",
     "what_breaks_others",

@@ -2,7 +2,7 @@
 
 graphnet_rnn.models     classes of models for files
 graphnet_rnn.commands   modules with EXAMPLE, add_arguments(parser) and run(options): commands of graphnet-rnn
-graphnet_rnn.materials  classes of data for `train --data NAME:...`
+graphnet_rnn.materials  classes of data for `train NAME:...`, subclasses of apps.cli.material.Material
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ SAME_EVERYWHERE = (
 )  # fmt: skip
 #: Every package imports; one test of each kind of thing; a network is trained, and pictures are drawn.
 QUICK = (
-    "tests/test_imports.py", "tests/test_exports.py", "tests/graphnet/graph/test_engine.py",
+    "tests/test_imports.py", "tests/test_exports.py", "tests/test_examples.py", "tests/graphnet/graph/test_engine.py",
     "tests/graphnet/ops/test_every_op.py", "tests/graphnet/passes/test_every_pass.py",
     "tests/graphnet/derivatives", "tests/graphnet_rnn/cells/test_oracles.py",
     "tests/graphnet_rnn/optimizers/test_every_optimizer.py", "tests/graphnet_rnn/training/test_arrays.py",

@@ -17,6 +17,7 @@ import mypy.api
 import numpy as np
 import pytest
 
+import graphnet_rnn as rnn
 from graphnet_rnn.apps.cli import all_commands, make_parser
 from tests.newcomer.commands import programs
 from tests.tables import case
@@ -89,7 +90,7 @@ TOLD = {
         r"\('(GRU|LSTM)', (8|16), ",
         r"\(16, 8, 8\)",
     ),
-    "adding_an_op": (r"Wrong: law 2", r"smallest failing input"),
+    "declaring_ops": (r"Wrong: law 2", r"smallest failing input"),
     "debugging_nans": (
         r"Sqrt\[3\] makes NaN \(layer features\)",
         r"x\[3\] holds NaN",
@@ -352,6 +353,9 @@ def test_paths_named_in_pages_and_glossary_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"\]\(([\w/.]+)\)|^\| `([\w/]+)` \|", readme, re.MULTILINE)
     assert len(named) > 6
+    cells = len(rnn.cells.ALL)
+    for page, phrase in (("README.md", f"{cells} cells"), ("CHANGELOG.md", f"{cells} architectures")):
+        assert phrase in (ROOT / page).read_text(encoding="utf-8"), f"write '{phrase}' in {page}"
     entries += [link or folder for link, folder in named]
     assert [path for path in entries if not (ROOT / path).exists()] == []
     for page in DESIGN_PAGES:

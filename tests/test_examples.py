@@ -22,7 +22,7 @@ import graphnet_rnn.data
 import graphnet_rnn.optimizers
 import graphnet_rnn.testing
 import viz
-from tests.tables import case
+from tests.tables import case, require_rows
 
 MODULES: dict[str, ModuleType] = {
     "gn": gn,
@@ -113,15 +113,20 @@ def unexplained(value: Any) -> Iterator[str]:
 @pytest.mark.parametrize("module", MODULES)
 def test_public_names_have_examples_and_explain_their_parameters(module: str) -> None:
     found = public(MODULES[module])
-    assert not [name for name, value in found.items() if ">>>" not in (inspect.getdoc(value) or "")]
-    assert not [f"{name}{each}" for name, value in found.items() for each in unexplained(value)]
+    bare = [name for name, value in found.items() if ">>>" not in (inspect.getdoc(value) or "")]
+    require_rows(bare, "the docstring", "an example, >>>")
+    untold = [f"{name}{each}" for name, value in found.items() for each in unexplained(value)]
+    require_rows(untold, "the docstring", "what the parameter means")
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_call_every_public_method(module: str) -> None:
     """Except methods that override one of a base class, where they are shown."""
+    bare = []
     for name, value in public(MODULES[module]).items():
         shown = inspect.getdoc(value) or ""
         for each, method in methods(value).items():
             overrides = any(each in vars(base) for base in inspect.getmro(value)[1:])
-            assert overrides or f".{each}(" in shown or ">>>" in (method.__doc__ or ""), f"{name}.{each}"
+            if not (overrides or f".{each}(" in shown or ">>>" in (method.__doc__ or "")):
+                bare.append(f"{name}.{each}")
+    require_rows(bare, "the examples in the class's docstring", "a call of the public method")

@@ -35,6 +35,15 @@ INTERNAL = {
 }  # fmt: skip
 
 
+def leaves(kind: type) -> Iterator[type]:
+    """Subclasses in the library that have none of their own."""
+    below = [each for each in kind.__subclasses__() if each.__module__.startswith("graphnet_rnn.")]
+    if not below:
+        yield kind
+    for each in below:
+        yield from leaves(each)
+
+
 def test_every_function_of_the_ops_and_every_optimizer_is_exported() -> None:
     for family in FAMILIES:
         name = family.__name__.rpartition(".")[2]
@@ -43,6 +52,9 @@ def test_every_function_of_the_ops_and_every_optimizer_is_exported() -> None:
         what = "the function (or to INTERNAL, if it is for modules)"
         require_rows(functions - internal - set(gn.__all__), "the imports of graphnet", what)
         assert internal <= functions - set(gn.__all__), f"INTERNAL of {name} lists what is gone, or exported"
+    # ExpectationMaximization is for models of symbols only.
+    mine = set(leaves(rnn.optimizers.Optimizer)) - {*rnn.optimizers.ALL.values(), rnn.ExpectationMaximization}
+    require_rows(mine, "ALL in graphnet_rnn/optimizers/all.py", "the optimizer")
     for kind in rnn.optimizers.ALL.values():
         assert kind.__name__ in rnn.__all__, f"add {kind.__name__} to the imports of graphnet_rnn"
         assert getattr(rnn, kind.__name__) is kind

@@ -250,7 +250,11 @@ def test_lazy_names_cause_no_deadlock() -> None:
 
     Threads may also use lazy names for the first time at once.
     """
-    assert fresh(IMPORT_ALL).split() == []
+    used = fresh(IMPORT_ALL).split()
+    assert not used, (
+        f"a module reads {', '.join(used)} while it is imported, e.g. in a table at its top; import each name from its "
+        "own module there, e.g. `from graphnet_rnn.cells.gru import GRU` for rnn.GRU"
+    )
     fresh(THREADS)
 
 

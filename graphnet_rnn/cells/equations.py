@@ -34,6 +34,8 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "sqrt": sqrt, "sin": sin, "cos": cos, "softmax": partial(softmax, axis=-1),
 }  # fmt: skip
 _NORM = "LN"
+#: Maximum number of parentheses and signs within each other.
+DEEPEST = 100
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -241,15 +243,21 @@ class _Parser:
     def __init__(self, line: str, target: str, right: str, known: set[str], defined: Collection[str]) -> None:
         self.line, self.to, self.known, self.defined = line, target.rstrip("'"), known, defined
         self.tokens = list(_tokens_of(right.replace("·", self.to)))
-        self.norms = self.lists = 0
+        self.norms = self.lists = self.depth = 0
 
     def tree(self) -> Tree:
-        try:
-            tree = self.sum()
-        except RecursionError:
-            raise self.error("too many nested parentheses or signs") from None
+        tree = self.sum()
         if self.tokens:
             raise self.error(f"{self.tokens[0]} is unexpected")
+        return tree
+
+    def within(self, part: Callable[[], Tree]) -> Tree:
+        """A part in parentheses, or after a sign."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.error("too many nested parentheses or signs")
+        tree = part()
+        self.depth -= 1
         return tree
 
     def sum(self) -> Tree:
@@ -281,19 +289,19 @@ class _Parser:
     def signed(self) -> Tree:
         if self.next() == "-":
             self.take()
-            return Apply("*", Number(-1.0), self.signed())
+            return Apply("*", Number(-1.0), self.within(self.signed))
         return self.power()
 
     def power(self) -> Tree:
         tree = self.atom()
         if self.next() == "^":
-            return Apply(self.take(), tree, self.signed())
+            return Apply(self.take(), tree, self.within(self.signed))
         return tree
 
     def atom(self) -> Tree:
         token = self.take()
         if token == "(":
-            tree = self.sum()
+            tree = self.within(self.sum)
             if self.next() == ",":
                 tree = self.affine(tree)
             if self.take() != ")":

@@ -230,8 +230,9 @@ def _order_matters(node: Node) -> bool:
         return a == b and a[-1] == a[-2]
     if len(set(node.inputs)) < 2:
         return False
-    if node.op.joins_along is not None or node.op.name == "Stack":  # time steps are in their order
-        return len({(x.shape, x.scope.get("time")) for x in node.inputs}) == 1
+    if node.op.joins_along is not None or node.op.name == "Stack":
+        # Time steps are in their order; within one, numbers would make its column unlike the others.
+        return "time" not in node.scope and len({(x.shape, x.scope.get("time")) for x in node.inputs}) == 1
     return node.op.is_elementwise and node.op.judged_input is None and not node.op.commutes
 
 

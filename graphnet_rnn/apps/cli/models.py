@@ -63,8 +63,14 @@ def network_to_begin_with(options: argparse.Namespace) -> Network | None:
     Raises UsageError for options that the model fixes, ModelFileError for a file that is not a model.
     """
     if options.resume:
-        with warnings.catch_warnings(action="ignore"):  # changed equations raise an error later
-            return load_finite(str(RunFolder(options.resume).read_checkpoint().path), options.cell)
+        while True:
+            path = RunFolder(options.resume).read_checkpoint().path
+            try:
+                with warnings.catch_warnings(action="ignore"):  # changed equations raise an error later
+                    return load_finite(str(path), options.cell)
+            except ModelFileError:
+                if path.exists():  # else another process has replaced it meanwhile
+                    raise
     if options.start is None:
         return None
     strange = [name for name in MADE if name in options.written]

@@ -1,4 +1,4 @@
-"""`graphnet-rnn train --data task:addition(30)`: these problems as training data."""
+"""`graphnet-rnn train "task:addition(30)"`: these problems as training data."""
 
 from __future__ import annotations
 

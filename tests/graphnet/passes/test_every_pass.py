@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -63,6 +64,10 @@ def test_every_pass_changes_the_right_graphs() -> None:
     names = {step.name for step in passes.DEFAULT}
     what = "outputs of a graph on which it fires, and of one that it leaves as it is"
     require_rows(names - set(EXAMPLES), "EXAMPLES in test_every_pass.py", what)
+    require_rows(set(EXAMPLES) - names, "DEFAULT in graphnet/passes/__init__.py", "the pass")
+    page = (Path(__file__).parents[3] / "docs" / "design" / "passes.md").read_text(encoding="utf-8")
+    unknown = {name for name in names if name.removesuffix(" again") not in page}
+    require_rows(unknown, "the table in docs/design/passes.md", "what the pass does")
     for name, (fires, stays) in EXAMPLES.items():
         with case(name):
             assert changed(name, fires)

@@ -34,7 +34,7 @@ UNITS = (4, 3, 6)  # of the first, second and third layer
 Both = cells.Bidirectional
 #: Cells of few units for each class, named `Class` or `Class, what is special`.
 CELLS: dict[str, Callable[[int], rnn.Cell]] = {
-    **{name: rnn.cells.ALL[name] for name in (
+    **{name: getattr(cells, name) for name in (
         "Elman", "Dense", "LSTM", "LSTMPeephole", "LSTM1997", "LSTMKrause", "LSTMSutskever", "GRU",
         "GRUResetAfter", "TensorRNN", "MRNN", "MultiplicativeLSTM", "LayerNormLSTM", "RTRBMFilter", "HMMFilter",
         "Equations",

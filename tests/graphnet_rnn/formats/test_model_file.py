@@ -152,7 +152,11 @@ def test_equation_digests_differ_between_cells() -> None:
     for name, cell in rnn.cells.ALL.items():
         key = tuple(equation_digest(rnn.Network([cell().resized(4)], 5, 5)))
         assert len(key) == 8, name
-        assert found.setdefault(key, name) == one.get(name, name)
+        other = found.setdefault(key, name)
+        assert other == one.get(name, name), (
+            f"the digests of {name} and {other} are equal; if their equations are, where weights of one shape are "
+            "equal, add the pair to `one`"
+        )
     nets = (rnn.Network([rnn.GRU(4)], 5, 5, seed=s, dtype=d) for s, d in ((0, "float32"), (1, "float64")))
     assert same_digest(*map(equation_digest, nets)), "they are of the equations alone"
 

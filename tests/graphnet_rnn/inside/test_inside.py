@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import locale
 import pickle
 from functools import partial
 from pathlib import Path
@@ -135,9 +136,10 @@ def test_torch_compile_and_autocast(torch: Any) -> None:
     module = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared"))
     x = torch.randn(5, 2, 3)
     right, *_ = torch.autograd.grad((module(x)[0] ** 2).sum(), list(module.parameters()))
-    compiled = torch.compile(lambda x: (module(x * 1.0)[0] ** 2).sum(), backend="aot_eager")
-    found, *_ = torch.autograd.grad(compiled(x), list(module.parameters()))
-    torch.testing.assert_close(found, right)
+    if locale.getencoding() == "UTF-8":  # in which PyTorch reads its own sources
+        compiled = torch.compile(lambda x: (module(x * 1.0)[0] ** 2).sum(), backend="aot_eager")
+        found, *_ = torch.autograd.grad(compiled(x), list(module.parameters()))
+        torch.testing.assert_close(found, right)
     with (
         torch.autocast("cpu", dtype=torch.bfloat16),
         pytest.raises(DtypeError, match=r"must be float32, not bfloat16; pass tensor\.to\(torch\.float32\)"),
