@@ -126,14 +126,14 @@ def read_matlab(path: str | Path, names: Iterable[str]) -> dict[str, Any]:
     Raises UsageError without SciPy, DataError for another file, and NotEnoughMemoryError before memory is allocated.
     """
     wanted, content = set(names), read_bytes(path, DataError)
-    size = sum(
-        math.prod(shape) * WIDTHS.get(kind, 1)
-        for name, shape, kind in _heads(path, content)
-        if name in wanted
-    )
+    heads = [head for head in _heads(path, content) if head[0] in wanted]
+    size = sum(math.prod(shape) * WIDTHS.get(kind, 1) for _, shape, kind in heads)
     require_memory(size, f"reading the arrays of {path}", REMEDY)
     found = _matlab(path, "loadmat", io.BytesIO(content), variable_names=sorted(wanted))
-    return {name: found[name] for name in found if name in wanted}
+    logical = {name for name, _, kind in heads if kind == "logical"}  # which SciPy reads as bytes
+    return {
+        name: found[name].astype(bool) if name in logical else found[name] for name in found if name in wanted
+    }
 
 
 #: MATLAB's name of a number type -> bytes of a number.

@@ -89,7 +89,7 @@ def _with_points(rows: Sequence[list[str]]) -> list[list[str]]:
 def _separator(text: str) -> str:
     """The mark that most rows have as often as the header; ; before , since a number or a name may have a comma."""
     unquoted = re.sub(r'"[^"]*"', "", text[: 1 << 16])
-    head, *rows = [line for line in unquoted.splitlines() if line.strip()] or [""]
+    head, *rows = [line for line in unquoted.splitlines() if line.strip(" ")] or [""]
     if len(text) > 1 << 16:
         rows = rows[:-1]  # the last one is cut
     there = [mark for mark in ",;\t" if mark in head]

@@ -134,9 +134,7 @@ class EnergyCases(CompiledProblem):
     def validate(self) -> float | None:
         if not self._kept.size:
             return None
-        v: Array = self._kept
-        for layer in self.below:
-            v = layer.infer(v)
+        v = raised(self._kept, self.below, as_generator("EnergyCases", self.seed, 4))  # as for training
         return float(np.mean(np.square(v - self.model.reconstruct(v)), dtype=np.float64))
 
     def description(self) -> dict[str, Any]:

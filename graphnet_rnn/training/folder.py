@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -223,7 +224,11 @@ class RunWriter:
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         self._require_own(self.folder.history)
-        append_line(self.folder.history, row)
+        # JSON has no infinity, such as the validation cost of a target of 1e30 in float32.
+        finite = {
+            name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()
+        }
+        append_line(self.folder.history, finite)
         self._history_size = self.folder.history_size()
 
     def add_time(self, row: Mapping[str, Any]) -> None:

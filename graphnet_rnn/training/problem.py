@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -27,9 +28,12 @@ from graphnet_rnn.settings import (
     declared_settings,
     fixed_settings,
     setting,
+    shown,
 )  # fmt: skip
 
-__all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "require_unclipped"]
+__all__ = [
+    "CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "entries_of", "require_unclipped",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -303,6 +307,22 @@ class ObjectiveProblem(NamedArguments, CompiledProblem):
                 f"{type(self).__name__}: curvature_batches has no effect, since {type(optimizer).__name__} uses no "
                 "curvature; leave it out"
             )
+
+
+def entries_of(problem: Problem, epoch: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The problem's own entries of an epoch's row, as JSON. Raises UsageError."""
+    owner, found = f"{type(problem).__name__}.row", {}
+    for name, value in problem.row(epoch).items():
+        if name in row:
+            raise UsageError(
+                f"{owner}: the row of an epoch already has an entry {name!r}; choose another name"
+            )
+        found[name] = value.item() if isinstance(value, np.generic) else value
+        try:
+            json.dumps(found[name])
+        except (TypeError, ValueError):
+            raise UsageError(f"{owner}: {name} must be JSON, not {shown(value)}") from None
+    return found
 
 
 def require_unclipped(owner: str, clip_values: float | None, optimizer: Optimizer) -> None:

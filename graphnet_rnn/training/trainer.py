@@ -26,11 +26,11 @@ from graphnet_rnn.optimizers.step import guarded_step, require_finite
 from graphnet_rnn.optimizers.vectors import Declared, fused
 from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.settings import is_number, shown, yes_no_or_none
+from graphnet_rnn.settings import amount, is_number, shown, yes_no_or_none
 from graphnet_rnn.training.folder import NoFolder, NullRunWriter, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.listeners import Listener, Outcome, listeners_of, metrics_of
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import Problem, entries_of
 from graphnet_rnn.training.processes import require_same_run, require_same_weights
 from graphnet_rnn.training.progress_bar import ProgressBar
 from graphnet_rnn.training.settings import Training
@@ -225,7 +225,7 @@ class Trainer:
         if self.ranks.is_first and not self.folder.history_size():
             files.add_row({"event": "start", "unit": self.problem.unit_name, **self.description()})
             initial = {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.problem.model)}
-            files.add_row({**initial, **self.problem.row(0)})
+            files.add_row({**initial, **entries_of(self.problem, 0, initial)})
         return self.progress
 
     def stop(self, reason: str) -> None:
@@ -329,18 +329,22 @@ class Trainer:
         self._require_finite()
         require_same_weights(self.ranks, self.theta, self.progress.step)
         problem.model.theta = self.weights
-        total = sum(problem.weight(progress.epoch, step) for step in range(progress.epoch_step))
+        weigh = f"{type(problem).__name__}.weight"
+        total = sum(amount(weigh, problem.weight(progress.epoch, i)) for i in range(progress.epoch_step))
         trained = progress.epoch_loss / total / problem.unit if total else None
         found = self.ranks.of_first(problem.validate)
+        if found is not None and not is_number(found):
+            raise UsageError(
+                f"{type(problem).__name__}.validate must return a number or None, not {shown(found)}"
+            )
         validated = None if found is None else float(found)
         criterion = trained if validated is None else validated
         progress.epoch += 1
         progress.epoch_step, progress.epoch_loss = 0, 0.0
-        if criterion is None:  # no target in the whole epoch
-            best = not progress.best_epoch
-        else:
+        if criterion is not None:  # as without any target in the whole epoch
             progress.costs.append(criterion)
-            best = criterion < progress.best
+        value = math.inf if criterion is None or math.isnan(criterion) else criterion
+        best = value < progress.best or not progress.best_epoch  # so that there is always a model
         row: dict[str, Any] = {
             "event": "epoch",
             "epoch": progress.epoch if whole else progress.epoch - 1 + done,
@@ -350,12 +354,11 @@ class Trainer:
             "best": best,
             "weight_norms": weight_norms(problem.model),
             **self.ranks.of_first(self._measured),  # if it fails, all processes raise
-            **(problem.row(progress.epoch) if self.ranks.is_first else {}),
         }
+        row |= self.ranks.of_first(lambda: entries_of(problem, progress.epoch, row))
         files.add_row(row)
         if best:
-            progress.best = math.inf if criterion is None else criterion
-            progress.best_epoch = progress.epoch
+            progress.best, progress.best_epoch = value, progress.epoch
             self._best = self.weights.copy()
             self._write_best(files)
         settings = self.settings

@@ -190,7 +190,16 @@ def test_music_is_evaluated_frame_by_frame() -> None:
 def test_music_runs_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chords = collections.rolls(tmp_path, "chords")
     drawn = {name: [roll[:30] for roll in v[: 2 if name == "test" else 10]] for name, v in chords.items()}
-    set_all(monkeypatch, music, UNITS=4, ANNEALED=(5, 2), BATCH=8, rolls=lambda *_: drawn)
+    set_all(
+        monkeypatch,
+        music,
+        UNITS=4,
+        ANNEALED=(5, 2),
+        ROUGH=(5, 2),
+        PATIENCE=10**6,
+        BATCH=8,
+        rolls=lambda *_: drawn,
+    )
     for cell, output, method in (
         ("Elman", "logistic", "adam"),
         ("RTRBM", "rbm", "cd"),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Pages with instructions; pages of results and history are left out.
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tutorials/README.md", "docs/*.md")
 
-_FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
 _SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 #: A program and at least one word: `graphnet-rnn` alone is a name.
@@ -36,8 +36,8 @@ def commands_of_page(name: str, text: str) -> list[Command]:
     """Commands in code blocks, unless these are in another language, and in code spans, in their order."""
     found = []
     for match in _FENCED.finditer(text):
-        if match[1] in ("", "console", "sh", "bash"):
-            found += [(match.start(), line) for line in _lines(match[2])]
+        if match[2] in ("", "console", "sh", "bash"):
+            found += [(match.start(), line) for line in _lines(match[3])]
     prose = _FENCED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     for match in _INDENTED.finditer(prose):
         found += [(match.start(), line) for line in _lines(match[0])]

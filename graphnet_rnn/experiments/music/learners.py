@@ -36,6 +36,8 @@ BATCH, UNITS, HIDDEN = 24, 150, 100
 DRAWS = 5
 #: RBMs: Gibbs steps of training and prediction; temperatures and chains of its likelihood.
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
+#: Temperatures and windows of the likelihood after each epoch; epochs without a better one that end the run.
+ROUGH, PATIENCE = (100, 60), 30
 #: The multiplicative LSTM starts as in its source.
 CELLS: dict[str, Any] = {
     "Elman": Elman,
@@ -97,6 +99,16 @@ def machine(cell: str, seed: int) -> rnn.energy.EnergyModel:
     )
 
 
+class ByLikelihood(rnn.EnergyCases):
+    """Chooses the best epoch by the estimated nats per frame of some validation windows."""
+
+    judged = "nats"
+
+    def validate(self) -> float:
+        temperatures, windows = ROUGH
+        return -float(self.model.estimated_log_probabilities(self._kept[:, :windows], temperatures, 1).mean())
+
+
 def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
     if job.output == RBM:
         model = machine(job.cell, job.seed)
@@ -106,7 +118,7 @@ def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
         cases, valid = windows(parts["train"]), windows(parts["valid"])
         kept = valid.shape[1] / (cases.shape[1] + valid.shape[1])
         cases = np.concatenate([cases, valid], axis=1)
-        return rnn.EnergyCases(model, cases, BATCH, gibbs_steps=GIBBS, valid=kept, seed=job.seed, threads=1)
+        return ByLikelihood(model, cases, BATCH, gibbs_steps=GIBBS, valid=kept, seed=job.seed, threads=1)
     nade = make(job.cell, job.output, job.method, job.seed)
     arrays, judged = pieces(parts["train"]), pieces(parts["valid"])
     steps = len(arrays["lengths"]) // BATCH
@@ -124,7 +136,7 @@ def train(job: MusicJob) -> Row:
     energy = job.output == RBM
     trainer = trainer_of(
         problem_of(job, parts), how.optimizer, job, core_seconds=job.seconds, average=how.average,
-        stopping=None if energy else rnn.EarlyStopping(),
+        stopping=rnn.EarlyStopping(patience=PATIENCE) if energy else rnn.EarlyStopping(),
     )  # fmt: skip
     outcome = trainer.run()
     best = rnn.load(job.place / "model.safetensors")
