@@ -95,6 +95,8 @@ def dump(
                 f"   {node.origin}"
                 for node in graph.order
             ]
+            for old in (".svg", ".dot"):  # which may be of another graph
+                (target / f"{stem}{old}").unlink(missing_ok=True)
             write_file(target / f"{stem}.txt", "\n".join([*lines, ""]).encode())
             _draw(draw(graph, style, closed=False, theme=theme), target / stem)
     except OSError as error:

@@ -133,7 +133,9 @@ def write_files(files: dict[Path, str]) -> None:
                 )
         write_together({path: text.encode() for path, text in files.items()})
     except OSError as error:
-        raise BackendError(f"save: cannot write {next(iter(files))}: {error.strerror}") from None
+        raise BackendError(
+            f"save: cannot write {error.filename or next(iter(files))}: {error.strerror}"
+        ) from None
 
 
 def _test(unit: Unit, source: Graph, made: str) -> str:

@@ -69,7 +69,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                 rows.append(row)
             else:
                 yield row
-        yield from _with_points(rows)
+        yield from _with_points(path, head, rows)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from None
     except csv.Error as error:
@@ -79,10 +79,19 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
         ) from None
 
 
-def _with_points(rows: Sequence[list[str]]) -> list[list[str]]:
-    """Numbers get decimal points, but not in columns with both marks: in 1.234 and 999,5 the point is of thousands."""
-    commas = {k for row in rows for k, value in enumerate(row) if DECIMAL.match(value)}
-    commas -= {k for row in rows for k in commas if k < len(row) and POINT.match(row[k])}
+def _with_points(path: Path, head: list[str], rows: Sequence[list[str]]) -> list[list[str]]:
+    """Numbers get decimal points. DataError if a file has both marks: in 1.234 and 999,5 the point is of thousands."""
+    commas, points = (
+        {k: value for row in rows for k, value in enumerate(row[: len(head)]) if mark.match(value)}
+        for mark in (DECIMAL, POINT)
+    )
+    if commas and points:
+        (k, one), (other, two) = next(iter(commas.items())), next(iter(points.items()))
+        raise DataError(
+            f"{path} has decimal commas, such as {shown(one.strip())} in the column {shown(head[k])}, and points, such "
+            f"as {shown(two.strip())} in the column {shown(head[other])}; write all numbers with one of them, and none "
+            "between thousands"
+        )
     return [[DECIMAL.sub(r"\1.\2", v) if k in commas else v for k, v in enumerate(row)] for row in rows]
 
 

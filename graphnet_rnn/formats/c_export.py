@@ -67,7 +67,9 @@ def export_c(
                 f"{named} is a file, not a folder; name a folder, or a file that ends in .c"
             ) from None
         except OSError as error:
-            raise BackendError(f"export_c: cannot write {named}: {error.strerror}") from None
+            raise BackendError(
+                f"export_c: cannot write {error.filename or named}: {error.strerror}"
+            ) from None
         path = f"{named}/"
     function.save(path)
     return " -> ".join(", ".join(node.describe() for node in nodes) for nodes in (inputs, outputs))

@@ -193,9 +193,10 @@ class Arrays(BatchesOfCases):
     def _require_weight(self) -> None:
         for what, part in (("train", self._train), ("validate", self._valid)):
             if part is not None and not shares(part, self.unscored).any():
+                fewer = f"score more steps (unscored is {self.unscored}), " if self.unscored else ""
                 raise DataError(
-                    f"Arrays: of the cases to {what} on, at least one target must have a weight above 0; choose other "
-                    "validation data (valid; --valid, --fold), or leave out the cases without targets"
+                    f"Arrays: of the cases to {what} on, at least one target must have a weight above 0; {fewer}choose "
+                    "other validation data (valid; --valid, --fold), or leave out the cases without targets"
                 )
             most = float(np.finfo(self.model.dtype).max)
             if part is not None and (total := weight_of(part, self.unscored)) > most:

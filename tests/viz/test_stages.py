@@ -51,6 +51,13 @@ def test_dump_writes_all_files(function, tmp_path):
     assert again == {**first, "explain.txt": again["explain.txt"]}
 
 
+def test_dump_leaves_no_picture_of_another_graph(function, tmp_path, monkeypatch):
+    folder = viz.dump(function, tmp_path / "report")
+    monkeypatch.setattr(render, "RENDERERS", ())
+    viz.dump(function, folder)
+    assert not list(folder.glob("*.svg"))
+
+
 def test_instructions_list_the_executed_steps(function):
     lines = function.instructions().splitlines()
     kinds = [re.match(r" *\d+[* ] (\w+)", line) for line in lines]

@@ -77,6 +77,9 @@ def test_arrays_of_numpy_and_matlab(tmp_path: Path) -> None:
         ):
             with case(name, array, pixels), pytest.raises(DataError, match=said):
                 read_images(path, array, pixels)
+    scipy.io.savemat(tmp_path / "mask.mat", {"x": np.eye(3) > 0})  # which SciPy reads as bytes
+    with pytest.raises(DataError, match="images must be numbers, not bool"):
+        read_images(tmp_path / "mask.mat")
     with pytest.raises(DataError, match="label: images must be numbers, not "):
         read_images(tmp_path / "a.mat", "label")
     with pytest.raises(DataError, match=r"those of faces, train0, train1 have \[7, 12\]"):

@@ -469,6 +469,14 @@ def shifting_bar(time: int, batch: int, seed: int, width: int = 6) -> Array:
     return (((pixel - at) % width) < 2).astype("float32")
 
 
+def test_validation_of_an_upper_model_is_that_of_draws() -> None:
+    """As its training data: a model that knows nothing reconstructs tosses of a coin with an error of 0.25."""
+    lower, upper = RBM(6, 8), RBM(8, 4, seed=1)
+    problem = rnn.EnergyCases(upper, bits(400, 6), 20, below=[lower], valid=0.5)
+    assert problem.validate() == pytest.approx(0.25, abs=0.01)
+    assert problem.validate() == problem.validate()
+
+
 def test_rbm_learns_bars_and_stripes() -> None:
     data = bars_and_stripes()
     assert data.shape == (14, 9)

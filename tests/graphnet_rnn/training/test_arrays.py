@@ -183,6 +183,49 @@ def test_zero_weight_batches_change_nothing() -> None:
     assert np.isfinite(outcome.best)
 
 
+def test_a_run_without_a_finite_validation_cost_has_a_model(tmp_path: Path) -> None:
+    """A missing value of 1e25 among the targets: its square is infinite in float32."""
+    x, t = data("squared")
+    problem = rnn.Arrays(network("squared", dtype="float32"), x, t, 4, valid=(x, 1e25 * t))
+    run = Trainer(problem, Training(rnn.SGD(0.1), epochs=2), tmp_path / "run")
+    outcome = run.run()
+    assert (outcome.best, outcome.best_epoch) == (np.inf, 1)
+    assert [row["valid_loss"] for row in rows(tmp_path / "run", "epoch")] == [None, None]
+    run.take_best()
+    rnn.load(tmp_path / "run" / "model.safetensors")
+
+
+def test_entries_of_a_problem_are_checked(tmp_path: Path) -> None:
+    x, t = data("squared")
+    for entry, told in (
+        ({"z": np.float32(0.5)}, ""),
+        ({"z": object()}, "Own.row: z must be JSON, not <object"),
+        ({"epoch": 3}, "Own.row: the row of an epoch already has an entry 'epoch'"),
+    ):
+
+        class Own(rnn.Arrays):
+            def row(self, epoch: int, entry: dict[str, Any] = entry) -> dict[str, Any]:
+                return entry
+
+        with named(entry):
+            run = Trainer(
+                Own(network("squared"), x, t, 4), Training(epochs=1), tmp_path / str(list(entry.items()))
+            )
+            if told:
+                with pytest.raises(UsageError, match=told):
+                    run.run()
+            else:
+                run.run()
+                assert rows(run.folder.path, "epoch")[0]["z"] == 0.5
+
+        class Odd(rnn.Arrays):
+            def validate(self) -> Any:
+                return "good"
+
+    with pytest.raises(UsageError, match=r"Odd\.validate must return a number or None, not 'good'"):
+        Trainer(Odd(network("squared"), x, t, 4), Training(epochs=1)).run()
+
+
 def test_epochs_without_targets_have_no_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Such an epoch neither ends the run nor counts for early stopping, and a run of nothing else has a model."""
     x, t = data("squared")
