@@ -25,6 +25,7 @@ from graphnet_rnn.experiments.runs import Job, Row, epochs_of, some_of, trainer_
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import Adam, Momentum
 from graphnet_rnn.optimizers.hessian_free import HessianFree
+from graphnet_rnn.training.energy import EnergyCases
 
 __all__ = [
     "CELLS", "DIVERGENCE", "METHODS", "OUTPUTS", "RBM", "RTRBM", "MusicJob", "judged", "make", "predicted",
@@ -99,7 +100,7 @@ def machine(cell: str, seed: int) -> rnn.energy.EnergyModel:
     )
 
 
-class ByLikelihood(rnn.EnergyCases):
+class ByLikelihood(EnergyCases):
     """Chooses the best epoch by the estimated nats per frame of some validation windows."""
 
     judged = "nats"
