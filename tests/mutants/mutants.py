@@ -488,7 +488,7 @@ MUTANTS = [
     ),
     Mutant(
         "data_half_a_character_at_the_end", "graphnet_rnn/data/characters.py",
-        "removeprefix(mark), final=not raw)", "removeprefix(mark), final=False)",
+        "lines.decode(raw, final=not raw)", "lines.decode(raw, final=False)",
         ("tests/graphnet_rnn/data",),
     ),
     # -- graphnet_rnn/training ------------------------------------------------------------------------------------
@@ -499,7 +499,7 @@ MUTANTS = [
     ),
     Mutant(
         "training_stop_at_nan", "graphnet_rnn/training/settings.py",
-        "return not costs[-1] <= costs[-1 - self.memory]", "return costs[-1] > costs[-1 - self.memory]",
+        "return not costs[-1] <= before * (kept", "return costs[-1] > before * (kept",
         ("tests/graphnet_rnn/optimizers/test_every_optimizer.py",),
     ),
     Mutant(
@@ -550,7 +550,7 @@ MUTANTS = [
         ("tests/graphnet_rnn/apps/sweep/test_recipe.py",),
     ),
     Mutant(
-        "sweep_error_of_the_mean", "graphnet_rnn/apps/sweep/book.py",
+        "sweep_error_of_the_mean", "graphnet_rnn/apps/sweep/results.py",
         "spread / (len(values) - 1) / len(values)", "spread / len(values) / len(values)",
         ("tests/graphnet_rnn/apps/sweep/test_sweep.py", "-k", "tables or runs_that_train_makes or the_command"),
     ),
