@@ -35,9 +35,9 @@ class Differentiable:
 
     outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs.
     backend, threads: see gn.compile.
+    Between a call and its backward pass, do not change parameters that are not inputs.
     Raises UsageError for an input that is neither, or listed twice, and for random values, which another draw could
-    change between a call and its backward pass; GraphnetError for an Input that is missing. Parameters that are no
-    inputs must keep their values until then.
+    change in between; GraphnetError for an Input that is missing.
 
     >>> x = gn.input(2, "float64", name="x")
     >>> f = gn.inside.Differentiable(x**2, [x], backend="numpy")

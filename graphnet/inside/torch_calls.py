@@ -18,8 +18,9 @@ from graphnet.inside.differentiable import Begun, Differentiable, require_count
 __all__ = ["on_tensors"]
 
 VALUES = (
-    "a function of graphnet reads the values of its tensors; there are none in torch.func.linearize, make_fx and fake "
-    "tensors, nor with is_grads_batched=True or vectorize=True. Use torch.func.jvp, vjp, jacrev, hessian or vmap"
+    "a function of graphnet reads the values of its tensors; there are none in torch.func.linearize, torch.jit.trace, "
+    "make_fx and fake tensors, nor with is_grads_batched=True or vectorize=True. Use torch.func.jvp, vjp, jacrev, "
+    "hessian or vmap"
 )
 
 
@@ -29,10 +30,10 @@ def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
     fitting = [(getattr(torch, str(node.dtype)), torch.Size(node.shape)) for node in of.inputs]
 
     def function(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if torch.jit.is_tracing() or (torch._C._len_torch_dispatch_stack() and _traced()):
+            raise UsageError(VALUES)
         if len(tensors) != len(fitting) or not all(map(_fits, fitting, tensors)):
             _refuse(of.inputs, tensors)
-        if torch._C._len_torch_dispatch_stack() and _traced():
-            raise UsageError(VALUES)
         kept = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         transformed = torch._C._are_functorch_transforms_active()
         if not (kept or transformed or _moves()):
@@ -161,6 +162,10 @@ def _arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:
     try:
         return [tensor.numpy(force=True) for tensor in dense]
     except RuntimeError as error:
+        if not any(
+            torch._C._functorch.is_legacy_batchedtensor(x) or type(x) is not torch.Tensor for x in dense
+        ):
+            raise
         raise UsageError(VALUES) from error
 
 

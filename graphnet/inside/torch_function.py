@@ -24,7 +24,8 @@ def torch_function(
     Values of forward are kept for backward, for up to four calls at a time. They are computed again by backward of
     further calls, by a second backward of one call, and by derivatives of derivatives.
     vmap calls the function case by case.
-    Raises UsageError without PyTorch; the function raises DtypeError or ShapeError for a tensor that does not fit.
+    Raises UsageError without PyTorch, for random values, and for an input listed twice. The function raises DtypeError
+    or ShapeError for a tensor that does not fit, and UsageError where PyTorch traces (linearize, torch.jit.trace).
 
     >>> x = gn.input(2, name="x")
     >>> import torch  # doctest: +SKIP

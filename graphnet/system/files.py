@@ -105,7 +105,7 @@ def write_whole(
     that can be recreated. mode: the permissions, less the user's mask; None: those of the replaced file, and its owner
     and group if the user may set them, else 0o666. tidy: removes parts of this file that killed processes left at
     least a day ago; False in a folder of many files that is tidied otherwise.
-    Raises OSError; the old file is then unchanged, and no temporary file is left.
+    Raises OSError, also for a write-protected file; the old file is then unchanged, and no temporary file is left.
     """
     with _written_beside(path, content, durable, mode, tidy):
         pass

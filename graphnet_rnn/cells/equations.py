@@ -323,7 +323,7 @@ class _Parser:
         sources = [first]
         while self.next() == ",":
             self.take()
-            sources.append(self.sum())
+            sources.append(self.within(self.sum))
         self.lists += 1
         if self.lists > 1:
             raise self.error(

@@ -53,9 +53,9 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
     notes, end = _notes(Path(path))
     frames = max([math.ceil(end * rate - HAIR), *(int(begun * rate + HAIR) + 1 for _, begun, _ in notes)])
-    if not notes or frames < 1 or end > LONGEST:
+    if not notes or end > LONGEST:
         raise DataError(
-            f"{path} must have notes, and last at least one frame and at most {LONGEST:,} seconds; got {len(notes)} "
+            f"{path} must have notes, and last at most {LONGEST:,} seconds; got {len(notes)} "
             f"notes in {end:.0f} seconds"
         )
     require_memory(4 * 88 * frames, f"{frames:,} frames of {path}", "use fewer frames per second")

@@ -27,6 +27,8 @@ T = TypeVar("T")
 DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 #: A number with a decimal point.
 POINT = re.compile(r"^\s*[-+]?\d*\.\d+(?:[eE][-+]?\d+)?\s*$")
+#: A number whose mark may be of thousands.
+THOUSANDS = re.compile(r"^\s*[-+]?[1-9]\d{0,2}[.,]\d{3}\s*$")
 
 
 def require_distinct(where: str | Path, names: Sequence[str]) -> None:
@@ -80,19 +82,28 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
 
 
 def _with_points(path: Path, head: list[str], rows: Sequence[list[str]]) -> list[list[str]]:
-    """Numbers get decimal points. DataError if a file has both marks: in 1.234 and 999,5 the point is of thousands."""
+    """Numbers get decimal points, but not in columns with both marks: in 1.234 and 999,5 the point is of thousands.
+
+    Raises DataError if a column may have thousands by the mark of another: 1,500 beside 2.5.
+    """
+    columns = list(zip(*(row for row in rows if len(row) == len(head)), strict=True))
     commas, points = (
-        {k: value for row in rows for k, value in enumerate(row[: len(head)]) if mark.match(value)}
+        {k: [value for value in column if mark.match(value)] for k, column in enumerate(columns)}
         for mark in (DECIMAL, POINT)
     )
-    if commas and points:
-        (k, one), (other, two) = next(iter(commas.items())), next(iter(points.items()))
-        raise DataError(
-            f"{path} has decimal commas, such as {shown(one.strip())} in the column {shown(head[k])}, and points, such "
-            f"as {shown(two.strip())} in the column {shown(head[other])}; write all numbers with one of them, and none "
-            "between thousands"
-        )
-    return [[DECIMAL.sub(r"\1.\2", v) if k in commas else v for k, v in enumerate(row)] for row in rows]
+    commas, points = ({k: found for k, found in each.items() if found} for each in (commas, points))
+    only = {k for k in commas if k not in points}
+    for k, found in (commas | points).items():
+        others = {j for j in (points if k in only else commas) if j != k}
+        if others and all(map(THOUSANDS.match, found)):
+            j = min(others)
+            other = (points if k in only else commas)[j][0]
+            raise DataError(
+                f"{path}: in the column {shown(head[k])}, {shown(found[0].strip())} may be a fraction or thousands, as "
+                f"{shown(other.strip())} in the column {shown(head[j])} has the other mark; write numbers without "
+                "marks between thousands, and with the same decimal mark"
+            )
+    return [[DECIMAL.sub(r"\1.\2", v) if k in only else v for k, v in enumerate(row)] for row in rows]
 
 
 def _separator(text: str) -> str:

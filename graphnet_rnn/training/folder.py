@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,10 @@ class RunFolder:
         if path.is_symlink():
             raise SaveError(
                 f"{path} is a symbolic link, but a run writes only into its own folder; remove the link."
+            )
+        if path.exists() and not os.access(path, os.W_OK):
+            raise SaveError(
+                f"{path} is write-protected, but a run replaces it; allow writing, or name another folder."
             )
 
     def history_size(self) -> int:
@@ -224,11 +229,7 @@ class RunWriter:
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         self._require_own(self.folder.history)
-        # JSON has no infinity, such as the validation cost of a target of 1e30 in float32.
-        finite = {
-            name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()
-        }
-        append_line(self.folder.history, finite)
+        append_line(self.folder.history, _as_json(row))
         self._history_size = self.folder.history_size()
 
     def add_time(self, row: Mapping[str, Any]) -> None:
@@ -241,6 +242,12 @@ class RunWriter:
         if self.folder.history_size() > size:
             cut(self.folder.history, size)
         self._history_size = size
+
+
+def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with null for inf and nan, which JSON lacks; their names are listed as not_finite."""
+    lost = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+    return {**row, **dict.fromkeys(lost), "not_finite": lost} if lost else dict(row)
 
 
 class NullRunWriter(RunWriter):
@@ -260,4 +267,4 @@ class Recorder(NullRunWriter):
     folder: NoFolder
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        self.folder.rows.append(dict(row))
+        self.folder.rows.append(_as_json(row))

@@ -72,7 +72,7 @@ class Outcome(ShowsItself):
     reason: "epochs", "steps", "core seconds", "early stopping", "goal", "interrupted", "callback" (a function among the
     listeners returned True), or the argument of `trainer.stop`.
     best: best validation measure (training measure without validation data), in the problem's unit, e.g. bits per
-    character.
+    character; infinite if it was finite in no epoch.
     best_epoch: its epoch. metrics: metrics of this epoch by name. epochs: number of epochs; the last may be incomplete.
     steps: number of steps.
     history: path of the rows, or the rows of a run without a folder; notebooks plot them.

@@ -32,7 +32,8 @@ from graphnet_rnn.settings import (
 )  # fmt: skip
 
 __all__ = [
-    "CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "entries_of", "require_unclipped",
+    "CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "entries_of", "plain",
+    "require_unclipped",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -151,7 +152,7 @@ class Problem(ABC):
         """
 
     def weight(self, epoch: int, step: int) -> float:
-        """Returns the weight of this step's loss in the mean of the epoch."""
+        """Returns the weight of this step's loss in the mean of the epoch, which has no loss if all weights are 0."""
         return 1.0
 
     def validate(self) -> float | None:
@@ -309,6 +310,11 @@ class ObjectiveProblem(NamedArguments, CompiledProblem):
             )
 
 
+def plain(value: Any) -> Any:
+    """A number of NumPy, or an array of no axes, as a number of Python; any other value unchanged."""
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 else value
+
+
 def entries_of(problem: Problem, epoch: int, row: Mapping[str, Any]) -> dict[str, Any]:
     """The problem's own entries of an epoch's row, as JSON. Raises UsageError."""
     owner, found = f"{type(problem).__name__}.row", {}
@@ -317,9 +323,9 @@ def entries_of(problem: Problem, epoch: int, row: Mapping[str, Any]) -> dict[str
             raise UsageError(
                 f"{owner}: the row of an epoch already has an entry {name!r}; choose another name"
             )
-        found[name] = value.item() if isinstance(value, np.generic) else value
+        found[name] = plain(value)
         try:
-            json.dumps(found[name])
+            json.dumps(found[name], allow_nan=isinstance(found[name], float))
         except (TypeError, ValueError):
             raise UsageError(f"{owner}: {name} must be JSON, not {shown(value)}") from None
     return found

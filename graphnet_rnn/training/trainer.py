@@ -30,7 +30,7 @@ from graphnet_rnn.settings import amount, is_number, shown, yes_no_or_none
 from graphnet_rnn.training.folder import NoFolder, NullRunWriter, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.listeners import Listener, Outcome, listeners_of, metrics_of
-from graphnet_rnn.training.problem import Problem, entries_of
+from graphnet_rnn.training.problem import Problem, entries_of, plain
 from graphnet_rnn.training.processes import require_same_run, require_same_weights
 from graphnet_rnn.training.progress_bar import ProgressBar
 from graphnet_rnn.training.settings import Training
@@ -330,9 +330,11 @@ class Trainer:
         require_same_weights(self.ranks, self.theta, self.progress.step)
         problem.model.theta = self.weights
         weigh = f"{type(problem).__name__}.weight"
-        total = sum(amount(weigh, problem.weight(progress.epoch, i)) for i in range(progress.epoch_step))
+        total = sum(
+            amount(weigh, plain(problem.weight(progress.epoch, i))) for i in range(progress.epoch_step)
+        )
         trained = progress.epoch_loss / total / problem.unit if total else None
-        found = self.ranks.of_first(problem.validate)
+        found = plain(self.ranks.of_first(problem.validate))
         if found is not None and not is_number(found):
             raise UsageError(
                 f"{type(problem).__name__}.validate must return a number or None, not {shown(found)}"
@@ -398,7 +400,7 @@ class Trainer:
     def _write_best(self, files: RunWriter) -> None:
         problem, progress = self.problem, self.progress
         problem.model.theta = self._best
-        notes = {"epoch": progress.best_epoch, problem.judged or problem.measure: progress.best}
+        notes = {"epoch": progress.best_epoch, problem.judged or problem.measure: _json_number(progress.best)}
         files.write_model(problem.model, notes)
 
     @property

@@ -405,6 +405,8 @@ def _value_of(path: Path, row: Mapping[str, Any], kinds: Sequence[str] = ("valid
     """Score of an epoch: validation, or training without validation data."""
     for kind in kinds:
         for name, value in row.items():
+            if name.startswith(kind) and name in row.get("not_finite", ()):
+                return math.inf
             if name.startswith(kind) and value is not None:
                 return _number(path, value)
     return math.inf

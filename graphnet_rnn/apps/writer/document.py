@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path
 
@@ -102,9 +103,11 @@ class Document:
         for number in range(1, 1000):
             place = own.with_name(f"{own.name}{UNSAVED}{'' if number == 1 else f'-{number}'}")
             if not place.exists() and not place.is_symlink():
-                mode = (
-                    stat.S_IMODE(own.stat().st_mode) if own.exists() else None
-                )  # a private text stays private
+                mode = None
+                with contextlib.suppress(
+                    OSError
+                ):  # a private text stays private; the copy can be saved again
+                    mode = stat.S_IMODE(own.stat().st_mode) | stat.S_IWUSR
                 write_atomically(place, self._bytes(text), mode)
                 return place
         raise SaveError(f"there are already a thousand unsaved texts next to {own}; remove some")

@@ -100,7 +100,7 @@ def machine(cell: str, seed: int) -> rnn.energy.EnergyModel:
     )
 
 
-class ByLikelihood(EnergyCases):
+class _ByLikelihood(EnergyCases):
     """Chooses the best epoch by the estimated nats per frame of some validation windows."""
 
     judged = "nats"
@@ -119,7 +119,7 @@ def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
         cases, valid = windows(parts["train"]), windows(parts["valid"])
         kept = valid.shape[1] / (cases.shape[1] + valid.shape[1])
         cases = np.concatenate([cases, valid], axis=1)
-        return ByLikelihood(model, cases, BATCH, gibbs_steps=GIBBS, valid=kept, seed=job.seed, threads=1)
+        return _ByLikelihood(model, cases, BATCH, gibbs_steps=GIBBS, valid=kept, seed=job.seed, threads=1)
     nade = make(job.cell, job.output, job.method, job.seed)
     arrays, judged = pieces(parts["train"]), pieces(parts["valid"])
     steps = len(arrays["lengths"]) // BATCH

@@ -144,8 +144,8 @@ class EnergyModel(Model):
             mean [F(v) + log (1/M) Σ_m exp(F_k(v_m) - F(v_m))]
 
         over the M chains of each row (of all rows, if they share one RBM): an estimate of the mean of -log P(v), less
-        the log Z at those parameters, with the same gradient there. Several chains need it. For a TRBM or RTRBM the
-        mean is over time and batch, and F of step t has the biases that depend on the past.
+        the log Z at those parameters, with the same gradient there. Several chains need it. For a model of sequences,
+        the mean is over time and batch, and F of step t has the biases that depend on the past.
         Its curvature in Gauss-Newton products is that of the second term, which is convex in W and the biases: the
         covariance, over the chains, of v, h and v hᵀ. With one chain for each RBM it is that of h given v.
         Raises UsageError for several chains without a reference.

@@ -27,7 +27,7 @@ __all__ = ["RecurrentRBM"]
 class RecurrentRBM(SequenceRBM):
     """P(v) = Π_t P(v_t | u_t),  P(v_t, h_t | u_t) an RBM with biases b_v + u_t W_uv and b_h + u_t W_uh (RNN-RBM)
 
-    u_t is the last layer of a network that has read v_1 ... v_{t-1}, and zeros before the first frame.
+    u_t is the last layer of a network after the frames 0, v_1 ... v_{t-1}; the first, 0, is zeros.
     network: causal, without dropout, with outputs=0; its inputs are the visible units. hidden: units of the RBM, 100 by
     default. visibles, sigma: see RBM. seed, initial, values: see EnergyModel; W ~ N(0, 0.01²), W_uv and W_uh
     ~ N(0, 0.005²), biases 0.
@@ -125,8 +125,10 @@ class RecurrentRBM(SequenceRBM):
         read, past.states = self._runner(v, past.states)
         u = np.concatenate([past.u[None], read[:-1]])
         past.u = read[-1]
-        b_v, b_h = self._of_states(self.values, u)
-        return b_v, b_h, sigmoid(v @ self.values["W"] + b_h)
+        # A diverged model gives infinities, which the optimizers and `train` report; no warning here.
+        with np.errstate(over="ignore", invalid="ignore"):
+            b_v, b_h = self._of_states(self.values, u)
+            return b_v, b_h, sigmoid(v @ self.values["W"] + b_h)
 
     def log_likelihood(self, v: Any) -> float:
         """Mean over sequences of log P(v_1 ... v_T), exact, in nats.

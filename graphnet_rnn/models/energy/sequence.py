@@ -93,7 +93,7 @@ class SequenceRBM(EnergyModel):
         return self.units.mean(states @ p["W"].T + b_v)
 
     def activities(self, v: Array, generator: np.random.Generator) -> Array:
-        """Training data of a model above: h_t ~ the filtering distribution (TRBM), or r_t itself (RTRBM)."""
+        """Training data of a model above: h_t ~ P(h_t | v_t, past) (TRBM, RecurrentRBM), or r_t itself (RTRBM)."""
         p = self.infer(v)
         return p if self.recurrent else draw_bits(p, generator)
 

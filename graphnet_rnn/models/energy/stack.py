@@ -131,8 +131,8 @@ class Stack(Model):
         model, 25 by default. means: True returns E[v|h] in the lowest layer instead of draws. mean_field: see
         TRBM.sample. seed: of the random numbers.
         """
-        found = self._all_of(SequenceRBM, "sample_sequences", "sample")  # type: ignore[type-abstract]
-        *lower, top = found
+        sequences: Any = SequenceRBM  # abstract
+        *lower, top = self._all_of(sequences, "sample_sequences", "sample")
         means = yes_or_no("Stack.sample_sequences: means", means)
         seen = self._seen(warm_up)
         v = top.sample(time, batch, seen[-1], gibbs_steps, means and not lower, mean_field, seed)

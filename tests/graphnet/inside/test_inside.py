@@ -121,6 +121,7 @@ def test_torch_checks_all_derivatives() -> None:
     for untraceable in (
         lambda: torch.func.linearize(cost, plain_a),
         lambda: torch.fx.experimental.proxy_tensor.make_fx(cost)(plain_a),
+        lambda: torch.jit.trace(cost, plain_a),
         lambda: torch.autograd.functional.jacobian(cost, plain_a, vectorize=True),
         lambda: torch.autograd.grad(cost(a), a, torch.ones(3, dtype=a.dtype), is_grads_batched=True),
     ):

@@ -174,6 +174,7 @@ def test_write_protected_files_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
     write_whole(tmp_path / "b", b"new")
 
 
+@posix
 def test_private_files_are_private_during_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen, real = tmp_path / "a", [], os.open
     path.write_bytes(b"before")

@@ -134,6 +134,7 @@ REFUSED = {
     "h" * 3000 + "' = " + "·" * 3000: "too long",
     ", ".join(f"a{k}" for k in range(999)) + " = " + "+".join(["b_·"] * 999) + "; h' = a1 h": "too long",
     "h' = " + "(" * 3000 + "h" + ")" * 3000: "too many nested",
+    "h' = tanh" + "(x, " * 300 + "h" + ")" * 300: "too many nested",
     "h' = " + "-" * 3000 + "h": "too many nested",
     "h' = h" + " + h" * 2400: "recursion",
     "h' = h" + " " * 10_000: "the limit is 10,000",

@@ -199,7 +199,9 @@ def test_entries_of_a_problem_are_checked(tmp_path: Path) -> None:
     x, t = data("squared")
     for entry, told in (
         ({"z": np.float32(0.5)}, ""),
+        ({"z": np.array(0.5)}, ""),
         ({"z": object()}, "Own.row: z must be JSON, not <object"),
+        ({"z": {"a": np.nan}}, "Own.row: z must be JSON"),
         ({"epoch": 3}, "Own.row: the row of an epoch already has an entry 'epoch'"),
     ):
 
@@ -218,12 +220,16 @@ def test_entries_of_a_problem_are_checked(tmp_path: Path) -> None:
                 run.run()
                 assert rows(run.folder.path, "epoch")[0]["z"] == 0.5
 
-        class Odd(rnn.Arrays):
-            def validate(self) -> Any:
-                return "good"
+    class Odd(rnn.Arrays):
+        found: Any = "good"
+
+        def validate(self) -> Any:
+            return self.found
 
     with pytest.raises(UsageError, match=r"Odd\.validate must return a number or None, not 'good'"):
         Trainer(Odd(network("squared"), x, t, 4), Training(epochs=1)).run()
+    Odd.found = np.array(3.0)  # as a compiled function returns it
+    assert Trainer(Odd(network("squared"), x, t, 4), Training(epochs=1)).run().best == 3
 
 
 def test_epochs_without_targets_have_no_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,15 @@ def test_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main(["train", "--resume", "run", "--epochs", "3"]) == 0
     assert "continuing at epoch 3" in capsys.readouterr().out
+
+
+def test_resume_reads_a_checkpoint_that_replaced_another(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process trains in the folder: the newest checkpoint is gone when its network is read."""
+    read = RunFolder.read_checkpoint
+    gone = [replace(read(RunFolder("run")), path=run / "checkpoint-000000001.safetensors")]
+    monkeypatch.setattr(RunFolder, "read_checkpoint", lambda self: gone.pop() if gone else read(self))
+    assert main([*AGAIN, "--epochs", "3"]) == 0
+    assert not gone
 
 
 def test_training_ends_with_the_score_on_the_test_text(here: Path, capsys: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import re
 import signal
@@ -256,6 +257,19 @@ def test_damaged_runs_do_not_hide_others(text: str, tmp_path: Path) -> None:
             assert re.search(told, first.sentence)
             assert second.values == [2.0]
             assert f"/{name}" in report(results)
+
+
+def test_infinite_validation_costs_are_not_those_of_training(text: str, tmp_path: Path) -> None:
+    rows = (
+        '{"event": "epoch", "epoch": 1, "train_bits": 0.1, "valid_bits": null, "not_finite": ["valid_bits"]}\n',
+        '{"event": "epoch", "epoch": 1, "train_bits": 3.0, "valid_bits": 2.0}\n',
+    )
+    results = Results(recipe(text, 1), tmp_path / "s")
+    for entry, row in zip(results.entries, rows, strict=True):
+        entry.run.mkdir(parents=True)
+        (entry.run / "history.jsonl").write_text(row, encoding="utf-8")
+    first, second = results.look()
+    assert (first.values, second.values) == ([math.inf], [2.0])
 
 
 def test_finished_runs_have_all_their_epochs(text: str, tmp_path: Path) -> None:
