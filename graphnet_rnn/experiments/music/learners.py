@@ -38,7 +38,7 @@ DRAWS = 5
 #: RBMs: Gibbs steps of training and prediction; temperatures and chains of its likelihood.
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
 #: Temperatures and windows of the likelihood after each epoch; epochs without a better one that end the run.
-ROUGH, PATIENCE = (100, 60), 30
+ROUGH, PATIENCE = (1000, 12), 30
 #: The multiplicative LSTM starts as in its source.
 CELLS: dict[str, Any] = {
     "Elman": Elman,
