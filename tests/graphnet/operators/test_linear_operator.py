@@ -268,6 +268,13 @@ def test_trace_is_within_its_standard_error() -> None:
             assert 0.6 < np.std(apart) < 1.5
 
 
+def test_standard_errors_of_few_samples_are_not_too_small() -> None:
+    """Of two samples, the mean of the squared errors is the variance of their mean: 2 Σ A_ij² / 2 for i ≠ j."""
+    squares = [gn.trace(A, 2, "hutchinson", seed).error ** 2 for seed in range(800)]
+    expected = np.square(A - np.diag(np.diag(A))).sum()
+    assert np.mean(squares) == pytest.approx(expected, rel=0.25)
+
+
 def test_hutchpp_is_accurate_for_few_large_eigenvalues() -> None:
     assert gn.trace(A, 60).error < 0.1 * gn.trace(A, 60, "hutchinson").error
     value, error = gn.trace(A, 3 * N)

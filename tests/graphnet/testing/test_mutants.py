@@ -149,6 +149,7 @@ MUTANTS: dict[str, Any] = {
     # rules of ops
     "tanh: its second derivative is stopped": (
         of_op("tanh"), (e.Tanh, "partials", lambda s, y, *i: [gn.stop_gradient(1 - y * y)])),
+    "tanh: its derivative is NaN": (of_op("tanh"), (e.Tanh, "partials", lambda s, y, *i: [gn.log(y * 0 - 1)])),
     "exp: said to be 0 at 0": (of_op("exp"), (e.Exp, "zero_if", "all")),
     "tanh: 1 - y for 1 - y²": (of_op("tanh"), (e.Tanh, "partials", lambda s, y, *i: [1 - y])),
     "subtract: rop adds": (of_op("subtract"), (e.Subtract, "rop", lambda s, ra, rb, *_: ra + rb)),

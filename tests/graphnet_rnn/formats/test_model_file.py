@@ -161,6 +161,17 @@ def test_equation_digests_differ_between_cells() -> None:
     assert same_digest(*map(equation_digest, nets)), "they are of the equations alone"
 
 
+def test_tensors_that_change_their_names_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    rnn.save(rnn.Network([rnn.GRU(3)], 4, 4), path)
+    content = path.read_bytes()
+    for a, b in ((b'"layer0.W_hr"', b'"layer0.W_hz"'), (b'"layer0.W_xr"', b'"layer0.W_xz"')):
+        assert content.count(a) == content.count(b) == 1
+        path.write_bytes(content.replace(a, b"\0other\0").replace(b, a).replace(b"\0other\0", b))
+        with pytest.raises(ModelFileError, match="content does not match its checksum"):
+            rnn.load(path)
+
+
 def test_file_without_equations_is_loaded(model: Path) -> None:
     file = read_model_file(model)
     description = {key: value for key, value in file.description.items() if key != "equations"}

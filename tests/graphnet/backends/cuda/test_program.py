@@ -70,6 +70,8 @@ def test_a_stored_function_gives_the_same_bits(tmp_path) -> None:
     for each in (function, loaded):
         with pytest.raises(gn.GraphnetError, match="out of range"):
             each(arrays[0] + 9, *arrays[1:])
+        with pytest.raises(gn.GraphnetError, match="out of range"):
+            each(arrays[0] - 9, *arrays[1:])
     require_close(loaded(*arrays), function(*arrays))
     for array in loaded.parameters.values():
         array *= 1.5
