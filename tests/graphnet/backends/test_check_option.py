@@ -42,6 +42,7 @@ BAD = {
     "overflow of a product": (lambda: [gn.tanh(x @ (W * 100.0))], 1.7e308, "MatMul"),
     "overflow of a product with itself": (lambda: [gn.sum(gn.tanh(x @ x.T))], 1e200, "MatMul"),
     "overflow of a sum": (lambda: [gn.tanh(gn.sum(x * 0.0 + gn.maximum(x, 0.0) * 1e308, 1))], 1.5, "Sum"),
+    "overflow of a sum that is a result": (lambda: [gn.sum(gn.maximum(x, 0.0) * 1e308, 1)], 1.5, "Sum"),
     "division by 0": (lambda: [gn.tanh(1.0 / x)], 0.0, "Divide"),
     "cast that overflows": (lambda: [gn.tanh(gn.cast(x, "float32"))], 1e300, "Cast"),
     "NaN in a join": (lambda: [gn.tanh(gn.concatenate([x, gn.log(x)])[::-1])], -1.0, "Log"),

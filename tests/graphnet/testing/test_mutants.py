@@ -143,6 +143,20 @@ class RoundingBackend(NumpyBackend):
         return RoundingProgram(arguments[0], *arguments[2:4])
 
 
+class FailingProgram(NumpyProgram):
+    """Gives NaN."""
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        return [np.full_like(value, np.nan) for value in super().run(arrays)]
+
+
+class FailingBackend(NumpyBackend):
+    """A back end that computes nothing."""
+
+    def build(self, *arguments: Any) -> FailingProgram:
+        return FailingProgram(arguments[0], *arguments[2:4])
+
+
 #: What the fault is: the check, then (object or dict, name, wrong replacement) for each change.
 # fmt: off
 MUTANTS: dict[str, Any] = {
@@ -190,6 +204,7 @@ MUTANTS: dict[str, Any] = {
         graph(lambda a, b: [gn.tanh(a @ b) @ b], thirds, distinct(3, 3), laws=(7,)),
         (product_jobs.PackJob, "records", lambda s, *target: [])),
     "a back end that rounds": (net, (backends.AVAILABLE, "rounding", (__name__, "RoundingBackend"))),
+    "a back end that gives NaN": (net, (backends.AVAILABLE, "failing", (__name__, "FailingBackend"))),
 }
 # fmt: on
 
