@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,13 @@ def turned_round(n: int) -> Made:
     return [x + 1], {x: x[::-1] * 2}, [x]
 
 
+def transposed(n: int) -> Made:
+    """As turned_round; the places begin with the same element and have the same shape."""
+    m = math.isqrt(n)
+    x = gn.input((m, m), name="x")
+    return [gn.sum(x)], {x: x.T * 2}, [x]
+
+
 def shifted(n: int) -> Made:
     (x,) = leaves(n, "x")
     return [x[:1]], {x: gn.concatenate([x[1:], x[:1]])}, [x]
@@ -101,7 +109,7 @@ def many_terms(n: int) -> Made:
 
 
 PROGRAMS: list[Callable[[int], Made]] = [
-    step, norm_of_itself, changed_places, turned_round, shifted, kept_result, one_for_two, number_for_all,
+    step, norm_of_itself, changed_places, turned_round, transposed, shifted, kept_result, one_for_two, number_for_all,
     product, looked_up, counted, many_terms,
 ]  # fmt: skip
 
