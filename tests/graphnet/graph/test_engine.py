@@ -291,8 +291,9 @@ def test_parameters_share_their_array_and_constants_copy_it() -> None:
 
 
 @pytest.mark.parametrize("passes", [(), gn.passes.DEFAULT], ids=["no passes", "all passes"])
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
 @pytest.mark.parametrize("check", [False, True])
-def test_results_share_no_memory(passes: Any, check: bool) -> None:
+def test_results_share_no_memory(backend: str, passes: Any, check: bool) -> None:
     """Writing into a result changes no input, parameter, constant, draw, other result, or later run."""
     x = gn.input((3, 2), "float64")
     theta, fixed = gn.parameter(np.ones((3, 2))), gn.constant(np.full((3, 2), 2.0))
@@ -303,7 +304,7 @@ def test_results_share_no_memory(passes: Any, check: bool) -> None:
         for node in (source, gn.label(source, "name"), gn.add(source), gn.stop_gradient(source), source.T,
                      source[1:], gn.reshape(source, (6,)), gn.broadcast_to(source, (2, 3, 2)), source)
     ] + [gn.fill(1.0, (3, 2), "float64")]  # fmt: skip
-    function = gn.compile(outputs, [x], passes=passes, check=check)
+    function = gn.compile(outputs, [x], backend=backend, passes=passes, check=check)
     given = np.arange(6.0).reshape(3, 2)
     first = [value.copy() for value in function(given)]
     results = function(given)

@@ -94,9 +94,12 @@ def test_tail_returns_new_rows(tmp_path: Path) -> None:
     assert list(tail.rows(b"a")) == [(False, {"a": 5})]
     path.write_bytes(b"".join(b'{"a": %d}\n' % k for k in range(6, 15)))
     assert [row["a"] for _, row in tail.rows(b"a")] == list(range(6, 15))
+    assert list(tail.rows(b"a")) == []
+    path.write_bytes(b"".join(b'{"a": %d}\n' % k for k in range(20, 40)))  # longer than before, and another
+    assert [row["a"] for _, row in tail.rows(b"a")] == list(range(20, 40))
     with path.open("ab") as file:
         file.write(b"a\n")
-    with pytest.raises(Refused, match=rf"^{path}, line 10, is not JSON"):
+    with pytest.raises(Refused, match=rf"^{path}, line 21, is not JSON"):
         list(tail.rows(b"a"))
 
 
