@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant(
         "ops_weights_of_distributions", "graphnet/ops/loss.py",
         "        return Sum((z.ndim - 1,))(t)\n\n    def _partials", "        return None\n\n    def _partials",
-        ("tests/graphnet_rnn/riemannian/test_moduli.py", "tests/graphnet/ops/test_surrogate.py"),
+        ("tests/graphnet/ops/test_loss_curvature.py",),
     ),
     Mutant(
         "ops_ellipsis_of_einsum", "graphnet/ops/einsum.py",
