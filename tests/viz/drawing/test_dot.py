@@ -152,6 +152,18 @@ def test_compact_style_folds_weights_into_edges_and_biases_into_operators(regres
         assert len(picture.shapes) == count
 
 
+def test_only_sums_times_one_over_their_number_of_terms_are_means():
+    x = gn.input((4, 3), name="x")
+    for y, is_mean in (
+        (gn.mean(x), True),
+        (gn.sum(x, 0) * 0.25, True),
+        (gn.sum(x) * 0.25, False),
+        (gn.sum(x, 0) * 2, False),
+    ):
+        shapes = {plain(shape.lines[0]) for shape in viz.draw(y, "compact").picture.shapes}
+        assert ("mean" in shapes) == is_mean, shapes
+
+
 def test_outputs_are_always_drawn():
     x = gn.input((4, 3), name="x")
     w = gn.parameter(np.ones((3, 3), "float32"), "W")
