@@ -71,6 +71,8 @@ def theirs(name: str, clip: float | None, g: Array, how: Mapping[str, bool]) -> 
         "RMSprop": torch.optim.RMSprop,
         "Adam": torch.optim.Adam,
     }
+    if name not in kinds:
+        return None
     theta = torch.nn.Parameter(torch.zeros(g.size))
     try:
         optimizer = kinds[name]([theta], lr=1e-3, **how)

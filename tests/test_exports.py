@@ -60,6 +60,12 @@ def test_every_function_of_the_ops_and_every_optimizer_is_exported() -> None:
         assert getattr(rnn, kind.__name__) is kind
 
 
+def test_the_number_of_cells_is_right() -> None:
+    cells = len(rnn.cells.ALL)
+    for page, phrase in (("README.md", f"{cells} cells"), ("CHANGELOG.md", f"{cells} architectures")):
+        assert phrase in (ROOT / page).read_text(encoding="utf-8"), f"write '{phrase}' in {page}"
+
+
 def test_graphnet_error_catches_all_errors() -> None:
     """`except gn.GraphnetError` catches every error class of the packages."""
     raised = [
