@@ -30,7 +30,7 @@ from graphnet_rnn.network.running import run as run_network
 
 EXAMPLE = """example:
   graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --pieces 48 --out new.csv
-  graphnet-rnn predict runs/sales-LSTM/model.safetensors sales.csv --out next.csv --chart next.png"""
+  graphnet-rnn predict runs/seattle/model.safetensors seattle.csv --out next.csv --chart next.png"""
 
 KINDS = (".npz", ".csv", ".parquet")
 
