@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["case", "require_rows", "some_quick", "usual_recursion"]
+__all__ = ["case", "leaves", "require_rows", "some_quick", "usual_recursion"]
 
 
 @contextlib.contextmanager
@@ -31,6 +31,15 @@ def require_rows(missing: Iterable[Any], where: str, what: str) -> None:
     """
     names = sorted(str(getattr(each, "__name__", each)) for each in missing)
     assert not names, f"add a row to {where} for {', '.join(names)}: {what}"
+
+
+def leaves(kind: type) -> Iterator[type]:
+    """The subclasses of `kind` in graphnet_rnn that have no subclasses."""
+    below = [each for each in kind.__subclasses__() if each.__module__.startswith("graphnet_rnn.")]
+    if not below:
+        yield kind
+    for each in below:
+        yield from leaves(each)
 
 
 def some_quick(names: Iterable[Any], quick: Container[Any]) -> list[Any]:

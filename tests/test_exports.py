@@ -16,7 +16,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.ops import FAMILIES
-from tests.tables import case, require_rows
+from tests.tables import case, leaves, require_rows
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -33,15 +33,6 @@ INTERNAL = {
     "index": {"getitem", "is_by_columns"},
     "surrogate": {"surrogates_among"},
 }  # fmt: skip
-
-
-def leaves(kind: type) -> Iterator[type]:
-    """Subclasses in the library that have none of their own."""
-    below = [each for each in kind.__subclasses__() if each.__module__.startswith("graphnet_rnn.")]
-    if not below:
-        yield kind
-    for each in below:
-        yield from leaves(each)
 
 
 def test_every_function_of_the_ops_and_every_optimizer_is_exported() -> None:

@@ -14,7 +14,7 @@ from graphnet_rnn.apps.cli.specs import make_cell, own_cells, parts_of
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.formats.model_file import network_of, read_model_file
+from graphnet_rnn.formats.model_file import ModelFile, network_of, read_model_file
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.folder import RunFolder
@@ -42,11 +42,14 @@ def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = 
 
     others: settings that replace those of the file, if they change no weight.
     """
-    cells = own_cells(cell)
     file = read_model_file(path)
     described = file.description.get("model")
     if others and isinstance(described, dict):
         file = replace(file, description={**file.description, "model": {**described, **others}})
+    return _finite(file, path, cell)
+
+
+def _finite(file: ModelFile, path: str, cell: str | None) -> Network:
     for name, array in file.weights().items():
         odd = np.size(array) - np.count_nonzero(np.isfinite(array))
         if odd:
@@ -54,7 +57,7 @@ def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = 
                 f"{path}: {odd:,} of the {np.size(array):,} numbers of the weight {name} are nan or infinite, so "
                 "the model cannot predict; use an earlier model, or train again."
             )
-    return network_of(file, path, cells)
+    return network_of(file, path, own_cells(cell))
 
 
 def network_to_begin_with(options: argparse.Namespace) -> Network | None:
@@ -63,14 +66,9 @@ def network_to_begin_with(options: argparse.Namespace) -> Network | None:
     Raises UsageError for options that the model fixes, ModelFileError for a file that is not a model.
     """
     if options.resume:
-        while True:
-            path = RunFolder(options.resume).read_checkpoint().path
-            try:
-                with warnings.catch_warnings(action="ignore"):  # changed equations raise an error later
-                    return load_finite(str(path), options.cell)
-            except ModelFileError:
-                if path.exists():  # else another process has replaced it meanwhile
-                    raise
+        checkpoint = RunFolder(options.resume).read_checkpoint()
+        with warnings.catch_warnings(action="ignore"):  # changed equations raise an error later
+            return _finite(checkpoint.file, str(checkpoint.path), options.cell)
     if options.start is None:
         return None
     strange = [name for name in MADE if name in options.written]

@@ -104,9 +104,8 @@ class Document:
             place = own.with_name(f"{own.name}{UNSAVED}{'' if number == 1 else f'-{number}'}")
             if not place.exists() and not place.is_symlink():
                 mode = None
-                with contextlib.suppress(
-                    OSError
-                ):  # a private text stays private; the copy can be saved again
+                # A private text stays private; the copy can be saved again.
+                with contextlib.suppress(OSError):
                     mode = stat.S_IMODE(own.stat().st_mode) | stat.S_IWUSR
                 write_atomically(place, self._bytes(text), mode)
                 return place

@@ -225,18 +225,21 @@ def node_divergence(model: EnergyModel, v: Array, v_k: Array) -> dict[str, Array
     return of_names(model, g * v.shape[0] * v.shape[1])
 
 
-def test_rtrbm_gradient_includes_earlier_time_steps() -> None:
-    """Against differences of the mean divergence for given ends of the chains, through all earlier r (3.23-3.25)."""
-    model = temporal(hidden=5)
+def test_gradient_includes_earlier_time_steps() -> None:
+    """Against differences of the mean divergence for given ends of the chains: of an RTRBM through all earlier r
+    (3.23-3.25), of a RecurrentRBM through its network.
+    """
     v, v_k = bits(6, 3, 3, seed=1).astype(float), bits(6, 3, 3, seed=2).astype(float)
     a, b = (gn.input(v.shape, "float64") for _ in range(2))
-    cost = model.divergence(a, b)
-    value = gn.compile([cost], [a, b], backend="numpy")
-    expected = finite_difference(at_theta(model, lambda: value(v, v_k)[0]), model.theta.copy())
-    found = exact_gradient(model, cost, [a, b], v, v_k)
-    assert np.allclose(found, expected, rtol=1e-6, atol=1e-9)
-    for name, g in of_names(model, found).items():
-        assert np.abs(g).max() > 1e-3, name
+    for model in (temporal(hidden=5), recurrent()):
+        with case(model):
+            cost = model.divergence(a, b)
+            value = gn.compile([cost], [a, b], backend="numpy")
+            expected = finite_difference(at_theta(model, lambda: value(v, v_k)[0]), model.theta.copy())
+            found = exact_gradient(model, cost, [a, b], v, v_k)
+            assert np.allclose(found, expected, rtol=1e-6, atol=1e-9)
+            for name, g in of_names(model, found).items():
+                assert np.abs(g).max() > 1e-3, name
 
 
 def test_trbm_gradient_matches_equations_3_7_to_3_10() -> None:
@@ -346,18 +349,6 @@ def test_recurrent_rbm_is_a_distribution_with_its_gradient() -> None:
     codes = (drawn.transpose(1, 0, 2).reshape(-1, 6) @ 2.0 ** np.arange(5, -1, -1)).astype(int)
     frequencies = np.bincount(codes, minlength=64) / 20_000
     assert np.abs(frequencies - np.exp(log_p)).sum() < 0.06
-
-
-def test_contrastive_divergence_of_a_recurrent_rbm_reaches_the_network() -> None:
-    model = recurrent()
-    v, v_k = bits(5, 3, 3, seed=1).astype(float), bits(5, 3, 3, seed=2).astype(float)
-    a, b = (gn.input(v.shape, "float64") for _ in range(2))
-    cost = model.divergence(a, b)
-    value = gn.compile([cost], [a, b], backend="numpy")
-    expected = finite_difference(at_theta(model, lambda: value(v, v_k)[0]), model.theta.copy())
-    found = exact_gradient(model, cost, [a, b], v, v_k)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-    assert all(np.abs(g).max() > 1e-3 for g in of_names(model, found).values())
 
 
 def test_recurrent_rbm_learns_a_moving_bar() -> None:

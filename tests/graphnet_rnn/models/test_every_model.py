@@ -29,7 +29,7 @@ from graphnet_rnn.installed import names_of
 from graphnet_rnn.network.composed import Composed
 from tests.graphnet_rnn.formats.resealed import ODD
 from tests.graphnet_rnn.training.problems import Line
-from tests.tables import case, require_rows
+from tests.tables import case, leaves, require_rows
 
 MOST = 5e6
 
@@ -107,15 +107,6 @@ def made(name: str) -> rnn.Model:
     if not isinstance(model, rnn.HMM):
         model.theta = np.random.default_rng(7).standard_normal(model.theta.size)
     return model
-
-
-def leaves(kind: type) -> Iterator[type]:
-    """The project's subclasses of `kind` that have no subclasses."""
-    below = [each for each in kind.__subclasses__() if each.__module__.startswith("graphnet_rnn.")]
-    if not below:
-        yield kind
-    for each in below:
-        yield from leaves(each)
 
 
 def test_every_model_has_a_row_and_can_be_loaded() -> None:

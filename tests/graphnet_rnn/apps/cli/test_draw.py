@@ -46,11 +46,8 @@ def test_draw_shows_cells_and_models(here: Path) -> None:
         for what in ("Elman(units=2)", "model.safetensors"):
             out = {"explorer": "page.html", "dump": "folder"}.get(shown, "picture.svg")
             words = ["draw", what, "--show", shown, "--out", out, "--theme", "dark"]
-            if what == "model.safetensors" or shown not in (
-                "graph",
-                "explorer",
-            ):  # of a cell these show one step
-                words += ["--time", "2"]
+            one_step = what != "model.safetensors" and shown in ("graph", "explorer")
+            words += [] if one_step else ["--time", "2"]
             assert main(words) == 0, words
             if shown == "dump":
                 assert (here / out / "instructions.txt").stat().st_size > 0
