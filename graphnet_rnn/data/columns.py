@@ -304,9 +304,10 @@ def _require_resolution(frame: Frame, name: str, found: Array) -> None:
         centered = np.array([_rounded(value - fractions[0]) for value in fractions])
     step = coarse_step(exact, centered)
     if step:
+        remedy = "subtract the first value" if np.abs(exact).max() > 1e-30 else "multiply it by a constant"
         raise DataError(
             f"{frame.where}: float32 rounds the values of the column {shown(name)}, from {exact.min():.16g} to "
-            f"{exact.max():.16g}, to multiples of {step:g}; subtract the first value, or leave the column out"
+            f"{exact.max():.16g}, to multiples of {step:g}; {remedy}, or leave the column out"
         )
 
 
@@ -333,7 +334,9 @@ def coarse_step(values: Array, centered: Array | None = None) -> float:
             centered = values.astype(np.uint64) - values.min().astype(np.uint64)
         elif centered is None:
             centered = values
-        step, deviation = float(np.spacing(np.float32(most))), float(centered.std())
+        step = float(np.spacing(np.float32(most)))
+        largest = np.abs(centered).max() or 1  # its square may be 0 or infinite
+        deviation = float((centered / largest).std() * largest)
         least = 0.0 if (values == np.rint(values)).all() else 4 * float(np.spacing(np.float64(most)))
     return step if least < deviation < 16 * step < np.inf else 0.0
 
@@ -407,7 +410,7 @@ def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, b
         cells, numbers = frame.texts(name), frame.numbers(name)
         dates = date_format is not None or all(map(_is_day, cells))
         if not dates and all(value is not None for value in numbers):
-            whole = all(re.fullmatch(r"[-+]?\d{1,19}", cell) for cell in cells)
+            whole = all(re.fullmatch(r"[-+]?\d{1,999}", cell) for cell in cells)
             given = np.array([int(cell) for cell in cells], object) if whole else np.array(numbers)
             found = _numbers_as_times(frame, name, given)
         else:

@@ -131,10 +131,10 @@ def _measured(values: Array, there: Array) -> Pair | None:
         column = column[np.isfinite(column)]
         mean, deviation = 0.0, 1.0
         if not np.isin(column, (0, 1)).all():
-            with np.errstate(over="ignore", invalid="ignore"):
-                mean, deviation = _rounded(column.mean()), _rounded(column.std())
-        if not math.isfinite(deviation):
-            mean, deviation = 0.0, 1.0
+            unit = 2.0 ** math.frexp(np.abs(column).max())[1] / 2  # its square may be 0 or infinite
+            mean, deviation = (
+                _rounded(each * unit) for each in ((column / unit).mean(), (column / unit).std())
+            )
         means.append(mean)
         deviations.append(deviation if deviation > 1e-6 * abs(mean) else 1.0)
     return (tuple(means), tuple(deviations)) if any(means) or set(deviations) != {1.0} else None

@@ -106,7 +106,7 @@ class BatchedObjective:
         curvature: by default the gradient's first batch with a weight above 0.
         loss: batches for the reduction ratio and line searches; by default those of the curvature.
         weights: weight of each gradient batch in the mean, e.g. the sum of its cases' weights; default all 1. The
-        batches of the curvature and the loss must then be among the gradient's.
+        batches of the curvature and the loss must then be among the gradient's. If all are 0, loss and gradient are 0.
         Raises UsageError for batches or weights that do not fit.
         """
         placed: dict[int, Batch] = {}

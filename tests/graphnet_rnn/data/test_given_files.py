@@ -35,6 +35,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Choice, str]] = {
         Choice(("x",), ("y",)),
         "float32 rounds the values of the column 'x'",
     ),
+    "numbers that are 0 in float32": (
+        {"x": [1e-300, -2e-300, 3e-300]},
+        Choice(("x",), ("y",)),
+        "float32 rounds the values of the column 'x'.*multiply it by a constant",
+    ),
     "infinity": ({"x": [1.0, np.inf, 2.0]}, Choice(("x",), ("y",)), "row 2 of the column 'x' is 'inf'"),
 }
 

@@ -615,6 +615,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (UsageError, "RBM: visible must be a whole number >= 1, not 0", lambda: RBM(0, 3)),
         (UsageError, "RBM: visibles must be 'binary' or 'gaussian'", lambda: RBM(4, 3, "real")),
         (UsageError, "RBM: sigma must be a finite number > 0", lambda: RBM(4, 3, "gaussian", sigma=0)),
+        (UsageError, "sigma must be from 1e-15 to 1e15", lambda: RBM(4, 3, "gaussian", sigma=1e-30)),
         (UsageError, "does not apply to binary units", lambda: RBM(4, 3, sigma=0.5)),
         (UsageError, "connections must be one or more of", lambda: TRBM(4, 3, connections=["HV"])),
         (UsageError, "Without any, use RBM", lambda: RTRBM(4, 3, connections=())),

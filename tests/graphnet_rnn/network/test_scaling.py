@@ -88,16 +88,16 @@ def test_means_and_deviations_ignore_padding_and_missing_targets() -> None:
     means, deviations = np.array(Scaling.of(filled_in, masked=True).inputs)[:, : RAW.shape[2]]
     np.testing.assert_allclose(means, np.nanmean(some, (0, 1)), rtol=1e-8)
     np.testing.assert_allclose(deviations, np.nanstd(some, (0, 1)), rtol=1e-8)
-    np.testing.assert_allclose(
-        Scaling.of(Sequences(1e-25 * X, T)).inputs[1], 1e-25 * X.std((0, 1)), rtol=1e-8
-    )
+    for unit in (1e-25, 2.0**-600, 2.0**1000):  # the squares of the last two are 0 and infinite
+        deviations = np.array(Scaling.of(Sequences(unit * X, T)).inputs[1])
+        np.testing.assert_allclose(deviations / unit, X.std((0, 1)), rtol=1e-8)
     numbers = np.random.default_rng(0).integers(400, 600, (8, 2))
     assert Scaling.of(Sequences(X, numbers)) == Scaling.of(Sequences(X, 1.0 * numbers))
     spelled = np.where(np.arange(2) < [[1], [2], [2], [1], [0], [2], [2], [1]], numbers, -1)
     assert Scaling.of(Sequences(X, spelled)).outputs is None
     # What is wrong with these rnn.Arrays says.
-    odd = np.array([1.0, np.nan, np.inf, 3.0, 1e300, -1e300]).reshape(6, 1, 1)
-    assert Scaling.of(Sequences(odd, odd)) == Scaling()
+    odd = np.array([1.0, np.nan, np.inf, 3.0, np.nan, -np.inf]).reshape(6, 1, 1)
+    assert Scaling.of(Sequences(odd, odd)) == Scaling(((2.0,), (1.0,)), ((2.0,), (1.0,)))
     labels = Sequences(np.zeros((6, 8), int), np.zeros((6, 8), int))
     assert Scaling.of(labels) == Scaling() == Scaling.of(Sequences(1.0 * (RAW > 0), 1.0 * (OWN > 0)))
 
