@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant(
         "derivatives_past_the_leaves", "graphnet/derivatives/gradient.py",
         "if not node.inputs or node in leaves:", "if not node.inputs:",
-        ("tests/graphnet/ops/test_surrogate.py", "tests/graphnet/graph/test_engine.py", "-k", "not deep"),
+        ("tests/graphnet/ops/test_ops_of_users.py",),
     ),
     Mutant(
         "derivatives_way_through_stopped", "graphnet/derivatives/curvature.py",
@@ -195,7 +195,7 @@ MUTANTS = [
         "plan_join_with_a_gap", "graphnet/plan/placement.py",
         "if view.offset != first.offset + rows * first.strides[0]:",
         "if view.offset < first.offset + rows * first.strides[0]:",
-        ("tests/graphnet/passes/test_products.py",),
+        ("tests/graphnet/backends/test_loops.py",),
     ),
     # -- graphnet/backends ----------------------------------------------------------------------------------------
     Mutant(

@@ -79,6 +79,15 @@ def test_slices_and_reshapes_are_read_and_written_in_place() -> None:
                             *gn.gradient(gn.sum(gn.sin(x[key])), [x])], a, rtol=1e-14)  # fmt: skip
 
 
+def test_joins_of_values_with_a_gap_between_them() -> None:
+    def build(x):
+        a, b, c, d, e = (f(x) for f in (gn.tanh, gn.sin, gn.cos, gn.exp, gn.sigmoid))
+        whole = gn.concatenate([a, b, c, gn.concatenate([d, e])])  # fixes the places of a, b and c
+        return [whole @ x.T, gn.concatenate([a, c]) @ x.T]
+
+    same(build, numbers((2, 3)), rtol=1e-14)
+
+
 def test_arrays_and_reshapes_in_any_order_of_memory() -> None:
     """Parameters may also be transposed, or slices of other arrays."""
     a = numbers((8, 9))

@@ -219,6 +219,17 @@ def test_long_sums(how) -> None:
     assert max(worst(rows, 0.1, 30_000), worst(columns, 0.1 / 20, 20)) <= 2, "what lies the other way"
 
 
+def test_long_sums_of_small_and_large_numbers() -> None:
+    """1 + 1e16 is 1e16 in float64; the rounding errors of chunks are added at the end."""
+    numbers = np.zeros(5_000)
+    numbers[[0, 1024, 4096]] = 1, 1e16, -1e16
+    x, columns = gn.input(numbers.shape, "float64"), gn.input((5_000, 3), "float64")
+    total, totals = gn.compile([gn.sum(x), gn.sum(columns, 0)], [x, columns])(
+        numbers, numbers[:, None].repeat(3, 1)
+    )
+    assert (float(total), totals.tolist()) == (1, [1, 1, 1])
+
+
 @pytest.mark.cuda
 def test_long_sums_on_cuda() -> None:
     for shape, axis in (((6_000,), 0), ((2_000, 3), 0), ((3, 2_000), 1)):

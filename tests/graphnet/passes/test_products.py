@@ -209,6 +209,11 @@ def test_products_without_savings_are_not_joined() -> None:
         assert ops_of(getattr(passes, name)(batches)) == ops_of(batches)
 
 
+def test_fixed_rows_are_not_multiplied_again_with_varying_ones() -> None:
+    v, shared = gn.input((2, 3), "float64", varying=True), weights(3, 4)
+    require_counts(passes.stack_rows, [matrix(2, 3) @ shared, v @ shared], (2, 2))
+
+
 def test_new_nodes_keep_the_line_of_old_ones() -> None:
     """Every node that a pass makes belongs to a line of the net that it was given."""
     graph = of_net(rnn.LSTM, 3, "gradient")

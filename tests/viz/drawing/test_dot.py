@@ -137,13 +137,14 @@ def test_numbers_are_printed_beside_each_use():
 
 def test_compact_style_folds_weights_into_edges_and_biases_into_operators(regression):
     x, h = gn.input((4, 3), name="x"), gn.input((4, 5), name="h")
-    shapes = {"W": (3, 5), "U": (5, 5), "b": 5, "V": (5, 3)}
-    w, u, b, v = (gn.parameter(np.ones(shape, "float32"), name) for name, shape in shapes.items())
+    shapes = {"W": (3, 5), "U": (5, 5), "b": 5, "V": (5, 3), "c": 3}
+    w, u, b, v, c = (gn.parameter(np.ones(shape, "float32"), name) for name, shape in shapes.items())
     product = x @ w
     for y, labels, operators, count in (
         (gn.tanh(x @ w + h @ u + b), ["U", "W"], {"+ b", "tanh"}, 4),
         (regression, ["W + b"], {"mean"}, 5),
         (gn.tanh(x @ v.T), ["VT"], {"tanh"}, 2),
+        (gn.tanh((x + c) @ w), ["+ c"], {"@ W", "tanh"}, 3),
         ([gn.tanh(product), gn.exp(product)], [], {"tanh"}, 4),  # what more than one node reads is drawn
     ):
         picture = viz.draw(y, "compact").picture

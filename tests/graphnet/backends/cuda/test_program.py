@@ -303,6 +303,9 @@ def test_arrays_are_exchanged_with_numpy() -> None:
         assert lent.address == array.ctypes.data
         strides = tuple(s // array.itemsize for s in array.strides)
         assert (lent.strides or strides) == strides
+    capsule = Lender(whole).__dlpack__()
+    exchange._Managed.from_address(exchange._held(capsule, exchange.FRESH)).tensor.byte_offset = 16
+    assert borrowed(capsule).address == whole.ctypes.data + 16
 
 
 @pytest.mark.slow
