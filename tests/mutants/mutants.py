@@ -106,12 +106,12 @@ MUTANTS = [
     Mutant(
         "derivatives_past_the_leaves", "graphnet/derivatives/gradient.py",
         "if not node.inputs or node in leaves:", "if not node.inputs:",
-        ("tests/graphnet/ops/test_ops_of_users.py",),
+        ("tests/graphnet/ops/test_surrogate.py", "tests/graphnet/graph/test_engine.py", "-k", "not deep"),
     ),
     Mutant(
         "derivatives_way_through_stopped", "graphnet/derivatives/curvature.py",
         "not is_float(node.dtype) or node.op.stops_gradient", "not is_float(node.dtype)",
-        ("tests/graphnet/ops/test_surrogate.py", "tests/graphnet/graph/test_engine.py", "-k", "not deep"),
+        ("tests/graphnet/ops/test_ops_of_users.py",),
     ),
     Mutant(
         "derivatives_cases_of_an_axis", "graphnet/derivatives/per_example.py",

@@ -85,7 +85,7 @@ def test_joins_of_values_with_a_gap_between_them() -> None:
         whole = gn.concatenate([a, b, c, gn.concatenate([d, e])])  # fixes the places of a, b and c
         return [whole @ x.T, gn.concatenate([a, c]) @ x.T]
 
-    same(build, numbers((2, 3)), rtol=1e-14)
+    same(build, numbers((2, 3)), rtol=1e-14, passes=())  # passes would make one product of the rows
 
 
 def test_arrays_and_reshapes_in_any_order_of_memory() -> None:
