@@ -534,11 +534,6 @@ MUTANTS = [
         ("tests/graphnet_rnn/formats/test_odd_files.py",),
     ),
     Mutant(
-        "formats_tensors_change_names", "graphnet_rnn/formats/model_file.py",
-        'digest.update(f"{name} {array.dtype.str}', 'digest.update(f"{array.dtype.str}',
-        ("tests/graphnet_rnn/formats/test_model_file.py",),
-    ),
-    Mutant(
         "formats_weights_for_torch_are_views", "graphnet_rnn/formats/torch_weights.py",
         '.value.T.copy(order="C")', ".value.T",
         ("tests/graphnet_rnn/formats/test_exchange.py",),
