@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphnet_rnn.data.columns import names, require_times
+from graphnet_rnn.data.columns import names
+from graphnet_rnn.data.times import require_times
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import Count, require_kinds
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -13,12 +12,12 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.frame import Frame, as_number
+from graphnet_rnn.data.times import as_date, calendar_of, require_times
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
 __all__ = [
-    "CALENDAR", "Columns", "categories_of", "encoded", "kind_of", "labels_of", "names", "notes_on_classes",
-    "numbers_of", "require_times", "step_between", "times_after", "times_of", "written",
+    "Columns", "categories_of", "encoded", "kind_of", "labels_of", "names", "notes_on_classes", "numbers_of",
 ]  # fmt: skip
 
 #: Cells that count as empty, in lower case, as in pandas.
@@ -27,18 +26,6 @@ EMPTY = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"
 MOST = 1000
 #: Maximum number that is accepted in any table, if categories are not chosen explicitly.
 FEW = 20
-#: Feature of a date -> its value in periods (hours of a day, days of a week, days and months of a year).
-CALENDAR: dict[str, Callable[[Array], Array]] = {
-    "hour": lambda t: _part(t, "D", "h") / 24 + _part(t, "h", "s") / 86400,
-    "weekday": lambda t: (t.astype("M8[D]").astype(np.int64) + 3) % 7 / 7,
-    "day": lambda t: _part(t, "Y", "D") / 365.25,
-    "month": lambda t: _part(t, "Y", "M") / 12,
-}
-
-
-def _part(times: Array, whole: str, unit: str) -> Array:
-    """Number of units since the begin of the whole (hours since midnight: "D", "h")."""
-    return (times.astype(f"M8[{unit}]") - times.astype(f"M8[{whole}]").astype(f"M8[{unit}]")).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -138,18 +125,6 @@ def names(what: str, given: Any) -> tuple[str, ...]:
     return found
 
 
-def require_times(who: str, calendar: Iterable[str], time: str | None, date_format: str | None) -> None:
-    if date_format is not None and "%" not in date_format:
-        raise UsageError(
-            f"{who}: date_format must have codes of strptime, e.g. %d.%m.%Y %H:%M, not {shown(date_format)}"
-        )
-    odd = [name for name in calendar if name not in CALENDAR]
-    if odd:
-        raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")
-    if calendar and time is None:
-        raise UsageError(f"{who}: calendar features need the column of the time (--time-column)")
-
-
 # -- encoding ---------------------------------------------------------------------------
 
 
@@ -169,7 +144,7 @@ def encoded(columns: Columns, frame: Frame, times: Array | None) -> tuple[Array,
             raise frame.error(int(empty.argmax()), name, remedy)
         else:
             parts.append(column[:, None])
-    parts += [] if times is None else [_calendar_of(times, name) for name in columns.calendar]
+    parts += [] if times is None else [calendar_of(times, name) for name in columns.calendar]
     x = np.concatenate(parts, axis=1)
     with np.errstate(over="ignore"):
         found = x.astype(np.float32)
@@ -234,16 +209,6 @@ def _words_for_empty(frame: Frame, name: str) -> str:
     return f" ({', '.join(map(shown, words))})" if words else ""
 
 
-def _as_date(cell: str, date_format: str | None = None) -> datetime | None:
-    if date_format is None:
-        cell = re.sub(r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3", cell)
-    try:
-        found = datetime.fromisoformat(cell) if date_format is None else datetime.strptime(cell, date_format)
-    except ValueError:
-        return None
-    return found
-
-
 def kind_of(frame: Frame, name: str) -> str:
     """Returns "numbers" or "categories"; DataError for times, and for texts that seem to be numbers."""
     column = frame[name]
@@ -255,7 +220,7 @@ def kind_of(frame: Frame, name: str) -> str:
     cells = [] if is_time else [cell for cell in frame.texts(name) if not _is_empty(cell)]
     if not is_time and 2 * sum(value is not None for value in frame.numbers(name)) >= len(cells):
         return "numbers"
-    if not cells or all(_as_date(cell) is not None for cell in cells):
+    if not cells or all(as_date(cell) is not None for cell in cells):
         raise DataError(
             f"{frame.where}: the column {shown(name)} holds times; name it as the time of the rows "
             "(--time-column), or leave it out of the inputs (--inputs)"
@@ -383,138 +348,3 @@ def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -
     if all(value is not None for value in numbers.values()):
         return tuple(sorted(found, key=lambda cell: (numbers[cell], cell)))
     return tuple(sorted(found))
-
-
-# -- times ---------------------------------------------------------------------------------------
-
-
-_TOO_FINE = ", but times must be whole microseconds; round them"
-
-
-def _is_day(cell: str) -> bool:
-    """True for 20240131, which could also be a number."""
-    return re.fullmatch(r"\d{8}", cell) is not None
-
-
-def times_of(frame: Frame, name: str, date_format: str | None) -> tuple[Array, bool]:
-    """Returns the times of a column (datetime64[us], int64, float64), and True if they have zones. Raises DataError."""
-    column, zoned = frame[name], False
-    if column.dtype.kind == "M":
-        found: Array = column.astype("M8[us]")
-        finer = (found != column) & ~np.isnat(column)
-        if finer.any():
-            raise frame.error(int(finer.argmax()), name, _TOO_FINE)
-    elif column.dtype.kind in "iuf":
-        found = _numbers_as_times(frame, name, column)
-    else:
-        cells, numbers = frame.texts(name), frame.numbers(name)
-        dates = date_format is not None or all(map(_is_day, cells))
-        if not dates and all(value is not None for value in numbers):
-            whole = all(re.fullmatch(r"[-+]?\d{1,999}", cell) for cell in cells)
-            given = np.array([int(cell) for cell in cells], object) if whole else np.array(numbers)
-            found = _numbers_as_times(frame, name, given)
-        else:
-            read = [_as_date(cell, date_format) for cell in cells]
-            finer = [
-                date is not None and re.search(r"[.,]\d{6}\d*[1-9]", cell) is not None
-                for date, cell in zip(read, cells, strict=True)
-            ]
-            if date_format is None and any(finer):
-                raise frame.error(finer.index(True), name, _TOO_FINE)
-            odd = next((row for row, value in enumerate(read) if value is None), None)
-            some = [cell for cell, value in zip(cells, numbers, strict=True) if value is not None]
-            if odd is not None and not dates and 2 * len(some) >= len(cells) and not all(map(_is_day, some)):
-                raise frame.error(numbers.index(None), name, ", but must be a number, as in other rows")
-            if odd is not None:
-                form = (
-                    "a time in the form 2024-12-31 or 2024-12-31 18:00"
-                    if date_format is None
-                    else date_format
-                )
-                remedy = (
-                    "; for others give the date format, e.g. %d.%m.%Y %H:%M (--date-format)"
-                    if date_format is None
-                    else ""
-                )
-                raise frame.error(odd, name, f", but must be {form}{remedy}")
-            zoned = any(date.tzinfo is not None for date in read if date is not None)
-            utc = [
-                date.astimezone(UTC).replace(tzinfo=None) if date and date.tzinfo else date for date in read
-            ]
-            found = np.array(utc, "M8[us]")
-    missing = np.isnat(found) if found.dtype.kind == "M" else ~np.isfinite(found)
-    if missing.any():
-        raise frame.error(int(missing.argmax()), name, ", but each row must have a finite time")
-    return found, zoned
-
-
-def _numbers_as_times(frame: Frame, name: str, column: Array) -> Array:
-    """Returns int64, if these are whole numbers that it holds, else float64."""
-    if column.dtype.kind in "uO":
-        large = [row for row, value in enumerate(column.tolist()) if not -(2**63) <= value < 2**63]
-        if large:
-            raise frame.error(large[0], name, ", but whole numbers that are times must be less than 2^63")
-    return column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
-
-
-def _calendar_of(times: Array, name: str) -> Array:
-    """Returns sine and cosine of a feature, (rows, 2). Raises DataError."""
-    if times.dtype.kind != "M":
-        raise DataError(f"calendar features ({name}) need dates; the times of this table are numbers")
-    angle = 2 * np.pi * CALENDAR[name](times)
-    return np.stack([np.sin(angle), np.cos(angle)], axis=1)
-
-
-def step_between(times: Array) -> tuple[str, int | float] | None:
-    """Returns (unit, count) of the equal gaps between times in order; None if they differ.
-
-    Units: "us", "M" (the same day of each month, or the last), or "" for numbers.
-    """
-    gaps = np.diff(times)
-    if not len(gaps):
-        return None
-    if times.dtype.kind != "M":
-        equal = np.allclose(gaps, gaps[0], rtol=1e-6) if times.dtype.kind == "f" else (gaps == gaps[0]).all()
-        return ("", gaps[0].item()) if equal else None
-    for shift in (0, 1):  # days: month ends are the day before first days
-        moved = times + np.timedelta64(shift, "D")
-        months = moved.astype("M8[M]")
-        counts = np.diff(months).astype(np.int64)
-        if (moved - months == moved[0] - months[0]).all() and counts[0] and (counts == counts[0]).all():
-            return "M", int(counts[0])
-    return ("us", int(gaps[0].astype(np.int64))) if (gaps == gaps[0]).all() else None
-
-
-def times_after(times: Array, count: int, step: tuple[str, int | float]) -> Array:
-    """Returns the next times after the last; step: result of step_between. A day that a month lacks is its last one."""
-    unit, size = step
-    if times.dtype.kind == "i":
-        whole = [int(times[-1]) + n * size for n in range(1, count + 1)]
-        return np.array(whole, np.int64 if min(whole) >= -(2**63) and max(whole) < 2**63 else object)
-    steps = np.arange(1, count + 1) * size
-    if unit != "M":
-        found: Array = times[-1] + (steps if unit == "" else steps.astype("m8[us]"))
-        return found
-    months = times.astype("M8[M]")
-    shift = np.timedelta64(int((times - months != times[0] - months[0]).any()), "D")
-    month = (times[-1:] + shift).astype("M8[M]")
-    offset = times[-1] + shift - month
-    after = month + steps.astype("m8[M]")
-    days = (after + 1).astype("M8[D]") - after.astype("M8[D]")
-    surplus = np.maximum(offset.astype("m8[D]") - days + np.timedelta64(1, "D"), np.timedelta64(0, "D"))
-    found = after.astype("M8[us]") + offset - surplus - shift
-    return found
-
-
-def written(times: Array, date_format: str | None = None, zoned: bool = False) -> list[str]:
-    """Returns times as texts; dates without a time of day if all are midnight. zoned: True marks them as UTC."""
-    if times.dtype.kind != "M":
-        exact = (int(t) if abs(t) < 2**63 and float(t).is_integer() else t for t in times.tolist())
-        return [str(t) if isinstance(t, int) else f"{t:.15g}" for t in exact]
-    if times.max() > np.datetime64("9999-12-31T23:59:59"):  # after the last date of Python
-        return [str(time) for time in times]
-    dates: list[datetime] = [date.replace(tzinfo=UTC) if zoned else date for date in times.tolist()]
-    if date_format is not None:
-        return [date.strftime(date_format) for date in dates]
-    whole = all((date.hour, date.minute, date.second, date.microsecond) == (0, 0, 0, 0) for date in dates)
-    return [date.date().isoformat() if whole and not zoned else date.isoformat(" ") for date in dates]

@@ -12,21 +12,12 @@ from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
 from graphnet_rnn.data.choice import Choice
-from graphnet_rnn.data.columns import (
-    Columns,
-    encoded,
-    labels_of,
-    notes_on_classes,
-    numbers_of,
-    step_between,
-    times_after,
-    times_of,
-    written,
-)
+from graphnet_rnn.data.columns import Columns, encoded, labels_of, notes_on_classes, numbers_of
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table_roles import fitted
+from graphnet_rnn.data.times import step_between, times_after, times_of, written
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import fraction, one_of, shown, whole_number
 

@@ -123,7 +123,9 @@ def visible_units(owner: str, visibles: str, sigma: float) -> VisibleUnits:
     """Returns the units of this name; UsageError for another name or an invalid sigma."""
     sigma = amount(f"{owner}: sigma", sigma, above_zero=True)
     if not 1e-15 <= sigma <= 1e15:  # float32 must hold its square
-        raise UsageError(f"{owner}: sigma must be from 1e-15 to 1e15, not {sigma!r}; multiply the data by a constant")
+        raise UsageError(
+            f"{owner}: sigma must be from 1e-15 to 1e15, not {sigma!r}; multiply the data by a constant"
+        )
     if one_of(f"{owner}: visibles", visibles, ("binary", "gaussian")) == "gaussian":
         return GaussianUnits(float(sigma))
     if sigma != 1:

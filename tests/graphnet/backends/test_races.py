@@ -63,7 +63,12 @@ def of_turns() -> Subject:
     joined = gn.concatenate([h[:, 3:], gn.take(h, i) * 0.5, gn.take(W, i, 1)], 1)
     many = gn.add(*(gn.sin(h * k) for k in range(20)))
     every_second = gn.concatenate([h @ W, h.T @ W])[::2]
-    cost = gn.sum(joined * joined) + gn.sum(many[2:] * h[:-2]) + gn.sum(gn.softmax(h @ W)) + gn.sum(every_second @ W)
+    cost = (
+        gn.sum(joined * joined)
+        + gn.sum(many[2:] * h[:-2])
+        + gn.sum(gn.softmax(h @ W))
+        + gn.sum(every_second @ W)
+    )
     arrays = [generator.standard_normal((n, n)), generator.integers(0, n, n)]
     return subject([cost, many, *gn.gradient(cost, [x, W])], [x, i], arrays)
 

@@ -19,7 +19,7 @@ import pytest
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet_rnn.data import Choice, Columns, Table
-from graphnet_rnn.data.columns import step_between, times_after, written
+from graphnet_rnn.data.times import step_between, times_after, written
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
 
