@@ -17,7 +17,8 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
 __all__ = [
-    "Columns", "categories_of", "encoded", "kind_of", "labels_of", "names", "notes_on_classes", "numbers_of",
+    "Columns", "categories_of", "encoded", "is_empty", "kind_of", "labels_of", "names", "notes_on_classes",
+    "numbers_of",
 ]  # fmt: skip
 
 #: Cells that count as empty, in lower case, as in pandas.
@@ -198,14 +199,14 @@ def labels_of(columns: Columns, frame: Frame) -> Array:
 # -- cells ---------------------------------------------------------------------------------------
 
 
-def _is_empty(cell: str) -> bool:
+def is_empty(cell: str) -> bool:
     return cell.lower() in EMPTY
 
 
 def _words_for_empty(frame: Frame, name: str) -> str:
     """Words such as NA that are taken for empty cells, in brackets."""
     both = zip(frame[name], frame.texts(name), strict=True)
-    words = sorted({text for cell, text in both if isinstance(cell, str) and text and _is_empty(text)})
+    words = sorted({text for cell, text in both if isinstance(cell, str) and text and is_empty(text)})
     return f" ({', '.join(map(shown, words))})" if words else ""
 
 
@@ -217,7 +218,7 @@ def kind_of(frame: Frame, name: str) -> str:
     if column.dtype.kind == "b":
         return "categories"
     is_time = column.dtype.kind in "mM"
-    cells = [] if is_time else [cell for cell in frame.texts(name) if not _is_empty(cell)]
+    cells = [] if is_time else [cell for cell in frame.texts(name) if not is_empty(cell)]
     if not is_time and 2 * sum(value is not None for value in frame.numbers(name)) >= len(cells):
         return "numbers"
     if not cells or all(as_date(cell) is not None for cell in cells):
@@ -227,7 +228,7 @@ def kind_of(frame: Frame, name: str) -> str:
         )
     if 2 * sum(re.search(r"[^\W\d_]", cell) is not None for cell in cells) <= len(cells):
         both = zip(frame.texts(name), frame.numbers(name), strict=True)
-        row = next(i for i, (cell, value) in enumerate(both) if value is None and not _is_empty(cell))
+        row = next(i for i, (cell, value) in enumerate(both) if value is None and not is_empty(cell))
         raise frame.error(
             row,
             name,
@@ -247,7 +248,7 @@ def numbers_of(frame: Frame, name: str) -> Array:
     else:
         numbers = frame.numbers(name)
         for row, (cell, value) in enumerate(zip(frame.texts(name), numbers, strict=True)):
-            if value is None and not _is_empty(cell):
+            if value is None and not is_empty(cell):
                 remedy = "; all values must be finite numbers, or empty"
                 raise frame.error(row, name, remedy)
         found = np.array([np.nan if value is None else value for value in numbers])
@@ -314,7 +315,7 @@ def _indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
     index = {_spelled(category): i for i, category in enumerate(categories)}
     cells = frame.texts(name)
     return np.array(
-        [EMPTY_CELL if _is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
+        [EMPTY_CELL if is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
     )
 
 
@@ -334,7 +335,7 @@ def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -
     chosen: True if the user named the column among the categories. target: True for a target, which may have twice as
     many.
     """
-    found = {_spelled(cell) for cell in frame.texts(name) if not _is_empty(cell)}
+    found = {_spelled(cell) for cell in frame.texts(name) if not is_empty(cell)}
     if (
         len(found) > (MOST if chosen else most_categories(2 * len(frame) if target else len(frame)))
         or not found

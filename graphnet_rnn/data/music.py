@@ -15,7 +15,7 @@ from graphnet_rnn.data.arrays import no_file_of, package_for, read_matlab
 from graphnet_rnn.data.sequences import array_of_numbers, checked_lengths, zero_outside
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
-from graphnet_rnn.settings import amount, shown
+from graphnet_rnn.settings import amount, path as path_of, shown
 
 __all__ = ["FRAMES", "KEYS", "frame_accuracy", "read_midi", "read_rolls", "write_midi"]
 
@@ -51,7 +51,8 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     (20, 88)
     """
     rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
-    notes, end = _notes(Path(path))
+    path = path_of("read_midi: path", path)
+    notes, end = _notes(path)
     frames = max([math.ceil(end * rate - HAIR), *(int(begun * rate + HAIR) + 1 for _, begun, _ in notes)])
     if not notes or end > LONGEST:
         raise DataError(

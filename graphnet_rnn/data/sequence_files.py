@@ -15,7 +15,7 @@ from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.data.table import Table
 from graphnet_rnn.data.table_files import TABLES
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import shown
+from graphnet_rnn.settings import path, shown
 
 __all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences"]
 
@@ -36,7 +36,7 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
     >>> data.inputs.shape, data.targets.ravel().tolist()
     ((3, 1, 1), [5.5, 6.5, 7.5])
     """
-    path, ending = _named(path)
+    path, ending = _named("read_sequences: path", path)
     if ending in MUSIC:
         found = _of_music(path, choice)
     elif ending == ARRAYS:
@@ -48,7 +48,7 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
 
 def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
     """Reads the inputs of arrays or music, and the length of each case (None: all equal); the file may lack targets."""
-    path, ending = _named(path)
+    path, ending = _named("path", path)
     lengths = None
     if ending in MUSIC:
         x = read_midi(path)[:, None]
@@ -62,11 +62,12 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
     return cut.inputs, cut.lengths
 
 
-def _named(path: str | Path) -> tuple[Path, str]:
-    ending = Path(path).suffix.lower()
+def _named(argument: str, given: str | Path) -> tuple[Path, str]:
+    file = path(argument, given)
+    ending = file.suffix.lower()
     if ending not in ENDINGS:
-        raise UsageError(f"{path}: a file of sequences must end in {', '.join(ENDINGS)}")
-    return Path(path), ending
+        raise UsageError(f"{file}: a file of sequences must end in {', '.join(ENDINGS)}")
+    return file, ending
 
 
 def _refuse_tables_only(path: Path, choice: Choice) -> None:

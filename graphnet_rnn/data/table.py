@@ -12,7 +12,7 @@ from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
 from graphnet_rnn.data.choice import Choice
-from graphnet_rnn.data.columns import Columns, encoded, labels_of, notes_on_classes, numbers_of
+from graphnet_rnn.data.columns import Columns, encoded, is_empty, labels_of, notes_on_classes, numbers_of
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequences import Sequences
@@ -127,7 +127,7 @@ class Table:
             groups = [np.arange(len(frame))]
         else:
             names_of_cases = frame.texts(self._case)
-            without = [row for row, name in enumerate(names_of_cases) if name.lower() in NO_CASE]
+            without = [row for row, name in enumerate(names_of_cases) if is_empty(name)]
             if without:
                 raise DataError(
                     f"{frame.where}: row {without[0] + 1} has no value in the column {shown(self._case)}, which must "
@@ -351,16 +351,10 @@ class Table:
         For classes, this is the most probable one, and `probability_CLASS` follows for each class. pandas.DataFrame
         accepts the result.
         """
-        columns, o = self.columns, np.asarray(outputs)
-        numbers = ("squared", "sigmoid")  # also of a target of two classes, such as true and false
+        columns, numbers = self.columns, ("squared", "sigmoid")  # also of two classes, such as true and false
         one_of("Table.predictions: loss", loss, numbers if columns.classes is None else (*numbers, "softmax"))
         width = 1 if columns.classes is not None and loss in numbers else len(columns.output_names())
-        whole, steps = (len(self._groups), width), (*self._index.shape, width)
-        if o.shape not in (whole, steps):
-            raise UsageError(
-                f"Table.predictions: outputs must be those of rnn.run, of shape {list(steps)}, or {list(whole)} for "
-                f"whole cases, not {list(o.shape)}"
-            )
+        o = self._checked_outputs("Table.predictions", outputs, width)
         if self.columns.horizon is not None:
             return self._following(o, loss)
         by_case = o.ndim == 2
@@ -379,6 +373,15 @@ class Table:
         if not found or (self.columns.independent and "row" not in found):
             found["case" if by_case else "row"] = list(range(1, len(rows) + 1))
         return self._joined(found, values, loss)
+
+    def _checked_outputs(self, who: str, outputs: Any, width: int) -> Array:
+        o, steps, whole = np.asarray(outputs), (*self._index.shape, width), (len(self._groups), width)
+        for_cases = self.columns.horizon is None
+        if o.dtype.kind not in "iuf" or not (o.shape == steps or (for_cases and o.shape == whole)):
+            shapes = f"{list(steps)}, or {list(whole)} for whole cases" if for_cases else str(list(steps))
+            given = shown(outputs) if o.dtype == object else list(o.shape)
+            raise UsageError(f"{who}: outputs must be those of rnn.run, of shape {shapes}, not {given}")
+        return o
 
     def _cells(self, time: str, rows: Array) -> list[Any]:
         column = self._frame[time][rows]
@@ -434,15 +437,16 @@ class Table:
     def forecasts(self, outputs: Any) -> list[Forecast]:
         """Returns a forecast of each target in each case, for viz.forecast; needs a horizon.
 
-        outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0].
+        outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0]. Raises UsageError for others.
 
         >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
         >>> table.forecasts(np.full((3, 1, 1), 5.5))[0].predicted.tolist()
         [5.5]
         """
-        horizon, o = self.columns.horizon, np.asarray(outputs)
+        horizon = self.columns.horizon
         if horizon is None or self.columns.classes is not None:
             raise UsageError("Table: forecasts need a horizon, and targets that are numbers")
+        o = self._checked_outputs("Table.forecasts", outputs, len(self.columns.output_names()))
         y, found = self._targets(), []
         for rows in self._groups:
             now = self._outputs_at(o, rows[-1]).reshape(horizon, -1)
@@ -494,10 +498,6 @@ def _unknown(where: str | Path, name: str) -> DataError:
         f"{where}: no training row has a value of {name}, so it cannot be learned; leave it out, or take a smaller "
         "horizon or more rows"
     )
-
-
-#: Cells without the name of a case.
-NO_CASE = ("", "nan", "none", "nat", "<na>")
 
 
 def _ends(index: Array, lengths: Array | None) -> Array:

@@ -144,6 +144,7 @@ HISTORIES = [
     *((lambda norms=norms: viz.gradient_by_distance(norms), "nothing to draw")
       for norms in ({"h": [0.0, 0.0]}, {"h": []}, {"h": [NAN]}, {"h": {}}, {})),
     (lambda: viz.gradient_by_distance({"h": np.ones((2, 2))}), r"'h' must be one norm for each.*\[2, 2\]"),
+    (lambda: viz.gradient_by_distance({"h": "x"}), "'h' must be one norm for each distance, not 'x'"),
     (lambda: viz.gradient_by_distance([1.0]), "norms must be a result of"),
     (lambda: viz.cost_over_text({}), "result of rnn.cost_over_text"),
     (lambda: viz.cost_over_text([1.0]), "result of rnn.cost_over_text"),
@@ -178,7 +179,9 @@ ARRAYS = [
     (lambda: viz.joint_curves(np.ones((2, 3, 4))), r"truth must be .* of one case, not \[2, 3, 4\]"),
     (lambda: viz.joint_curves("walk"), r"truth must be an array \(time, width\), not 'walk'"),
     (lambda: viz.joint_curves(np.ones((4, 3)), {"a": np.ones((4, 2))}), r"a must be \[4, 3\].* not"),
-    (lambda: viz.joint_curves(np.ones((4, 3)), columns=[3]), r"columns must be among 0 \.\.\. 2, not \[3\]"),
+    *((lambda columns=columns: viz.joint_curves(np.ones((4, 3)), columns=columns), r"must be among 0 \.\.\. 2, not \[")
+      for columns in ([3], [0.5], [True], [])),
+    (lambda: viz.forecast(None), "forecasts holds nothing to draw"),
     (lambda: viz.joint_curves(np.ones((4, 3)), names=["a"]), "names must be 3, one for each column, not 1"),
     (lambda: viz.piano_roll(np.ones((2, 3, 88))), r"truth must be .* of one piece, not \[2, 3, 88\]"),
     (lambda: viz.piano_roll(2 * KEYS), r"truth must be in 0 \.\.\. 1, not 2"),

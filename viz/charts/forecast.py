@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphnet.settings import whole_number
+from graphnet.settings import has_items, whole_number
 from viz.charts import parts as chart
 from viz.errors import DrawingError, by_matplotlib
 
@@ -36,7 +36,7 @@ def forecast(forecasts: Sequence[Any], history: int | None = None) -> Chart:
     """
     from viz.charts.figure import Chart
 
-    some = list(forecasts)[:MOST]
+    some = list(forecasts)[:MOST] if has_items(forecasts) else []
     if not some or not all(hasattr(each, "predicted") for each in some):
         raise DrawingError(
             "forecast: forecasts holds nothing to draw; pass the result of rnn.data.Table.forecasts(outputs)."

@@ -28,9 +28,9 @@ from graphnet_rnn.apps.sweep.recipe import FREE, Recipe, Settings
 from graphnet_rnn.apps.sweep.tuner import Fate, Tuner
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import locked, read_bytes, write_atomically
-from graphnet_rnn.settings import is_number, shown
+from graphnet_rnn.settings import is_number, path, shown
 
-__all__ = ["ENDS", "Configuration", "Entry", "Results"]
+__all__ = ["ENDS", "Configuration", "Entry", "Results", "require_recipe"]
 
 #: Final states of a run. "cut": stopped early.
 ENDS = ("done", "failed", "cut")
@@ -227,6 +227,11 @@ class Configuration(NamedTuple):
     runs: list[Entry]
 
 
+def require_recipe(who: str, recipe: Any) -> None:
+    if not isinstance(recipe, Recipe | None):
+        raise UsageError(f"{who}: recipe must be an rnn.sweep.Recipe, or None, not {shown(recipe)}")
+
+
 class Results:
     """Record of all runs of a sweep, in its folder.
 
@@ -246,7 +251,8 @@ class Results:
     """
 
     def __init__(self, recipe: Recipe | None, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        require_recipe("Results", recipe)
+        self.folder = path("Results: folder", folder)
         held = self.folder / RECIPE
         if held.exists():
             was = _read(held)

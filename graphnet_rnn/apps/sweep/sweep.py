@@ -17,7 +17,7 @@ from graphnet.errors import GraphnetError
 from graphnet.system.process import own_cores
 from graphnet.system.text import in_brief
 from graphnet_rnn.apps.sweep.recipe import Recipe
-from graphnet_rnn.apps.sweep.results import Entry, Results
+from graphnet_rnn.apps.sweep.results import Entry, Results, require_recipe
 from graphnet_rnn.apps.sweep.run_monitor import LOOK, RunMonitor, is_wanted, machine, settings_of_train
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
@@ -62,6 +62,7 @@ class Sweep:
         self._config = None if parallel is None else _configuration(parallel)
         if workers is not None:
             workers = whole_number("Sweep: workers", workers)
+        require_recipe("Sweep", recipe)
         if recipe is not None:
             recipe.require_known(settings_of_train())
         self.results = Results(recipe, folder)

@@ -28,6 +28,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Choice, str]] = {
     "times are predicted": ({"t": [DAY] * 3}, Choice(("a",), ("t",)), "column 't' holds times"),
     "durations": ({"t": [DAY - DAY] * 3}, Choice(("t",), ("y",)), "column 't' holds times"),
     "no case, of texts": ({"c": ["u", None, "v"]}, Choice(("a",), ("y",), case="c"), "row 2 .*column 'c'"),
+    "no case, in a word": ({"c": ["u", "N/A", "v"]}, Choice(("a",), ("y",), case="c"), "row 2 .*column 'c'"),
     "no case, of numbers": ({"c": [1, None, 2]}, Choice(("a",), ("y",), case="c"), "row 2 .*column 'c'"),
     "no case, of times": ({"c": [DAY, DAY, None]}, Choice(("a",), ("y",), case="c"), "row 3 .*column 'c'"),
     "whole numbers that float64 rounds": (

@@ -404,6 +404,19 @@ def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:
             np.testing.assert_allclose(drawn[n].predicted, expected, rtol=1e-6)
             np.testing.assert_allclose(drawn[n].earlier, np.array([0, 100, 200]) + values[-4], rtol=1e-6)
             np.testing.assert_array_equal(drawn[n].values, [number(row["sold"]) for row in rows])
+        of_cases = np.zeros((len(shops), 3))
+        for wrong in (
+            outputs[:, :, :2],
+            outputs[1:],
+            np.repeat(outputs, 2, axis=1),
+            of_cases,
+            outputs[0, 0],
+            None,
+        ):
+            with pytest.raises(UsageError, match=r"forecasts: outputs must be .* of shape \[.* not "):
+                table.forecasts(wrong)
+            with pytest.raises(UsageError, match="predictions: outputs must be those of"):
+                table.predictions(wrong, "squared")
 
 
 def test_last_segments_of_each_series_are_held_out() -> None:

@@ -185,6 +185,8 @@ def test_folders_of_other_recipes_are_rejected(text: str, tmp_path: Path) -> Non
     ):
         with pytest.raises(UsageError, match=said):
             Results(wanted, where)
+    with pytest.raises(UsageError, match=r"Sweep: recipe must be an rnn\.sweep\.Recipe"):
+        Sweep({"units": [2]}, folder)
     with pytest.raises(UsageError, match=r"no setting learning_rate; it has .*Did you mean rate"):
         Sweep(recipe(text, settings={"learning_rate": 1}), tmp_path / "new")
     assert not (tmp_path / "new").exists()
