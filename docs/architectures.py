@@ -293,6 +293,12 @@ def cell_tables() -> str:
     )  # fmt: skip
 
 
+def require_every_cell(text: str) -> None:
+    missing = sorted(set(rnn.cells.ALL) - set(re.findall(r"`(\w+)`", text)))
+    if missing:
+        raise SystemExit(f"docs/architectures.py: add {', '.join(missing)} to a row of CHOICE")
+
+
 def linked(text: str) -> str:
     """Text with the name of each cell linked to its family."""
 
@@ -436,6 +442,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
     parser.add_argument("names", nargs="*", metavar="NAME", help="draw this row (default: what has changed)")
     options, drawn = parser.parse_args(), drawings()
+    require_every_cell(CHOICE)
     for name in options.names:
         if name not in drawn:
             parser.error(f"no row with a picture is named {name!r}; there are {', '.join(drawn)}")

@@ -68,6 +68,13 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
+#: Arguments of other libraries, and what to write here instead.
+_CONSTRUCTS = {
+    "bidirectional": "wrap the cell: rnn.Bidirectional(cell)",
+    "num_layers": "give a network one cell for each layer: rnn.Network([cell, cell], ...)",
+}
+
+
 class _SignatureOfInit:
     """Signature of a class: that of __init__. Before Python 3.11.4, inspect.signature prefers an inherited __new__."""
 
@@ -89,8 +96,13 @@ class NamedArguments:
         unknown = next((name for name in given if known and name not in known), None)
         if unknown is not None:
             close = difflib.get_close_matches(unknown, known, 1)
-            here = _ELSEWHERE.get(unknown, close[0] if close else "")
-            hint = f"here it is called {here!r}" if here in known else f"it has {', '.join(known)}"
+            here = _ELSEWHERE.get(unknown)
+            if unknown in _CONSTRUCTS:
+                hint = _CONSTRUCTS[unknown]
+            elif here in known:
+                hint = f"here it is called {here!r}"
+            else:
+                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
             raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {unknown!r}; {hint}")
         return super().__new__(cls)
 

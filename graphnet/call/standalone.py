@@ -125,8 +125,7 @@ def write_files(files: dict[Path, str]) -> None:
     """Writes all files, or none; raises BackendError rather than replace files not made by graphnet."""
     try:
         for path in files:
-            beside = path.name == "Makefile" or path.suffix == ".h"
-            if beside and path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
+            if path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
                 raise BackendError(
                     f"save: {path} was not made by graphnet, so it is not overwritten; choose another name or a new "
                     "folder"

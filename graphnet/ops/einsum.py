@@ -45,8 +45,9 @@ def einsum(subscripts: str, *operands: Any) -> Node:
 
     subscripts: the letters of each operand, then "->" and those of the result: "ij,jk->ik". A letter twice in one
     operand is its diagonal; "..." stands for axes that broadcast; without "->" the result has the letters that occur
-    once, in alphabetical order. operands: nodes or arrays, which are cast to a common dtype. Pairs of them are
-    multiplied in the order that `numpy.einsum_path` finds cheapest. Sums of integers keep their dtype, as in NumPy.
+    once, in alphabetical order. operands: nodes or arrays, which are cast to a common dtype if it holds all their
+    values. Pairs of them are multiplied in the order that `numpy.einsum_path` finds cheapest. Sums of integers keep
+    their dtype, as in NumPy.
     Raises ShapeError where letters, operands and shapes do not fit.
 
     >>> a, b = gn.input((2, 3)), gn.input((3, 4))

@@ -167,11 +167,11 @@ class Rowwise(Op):
             with np.errstate(all="ignore"):
                 run_rows(self, self.python_kernel, y, inputs)
         elif y.size:
-            from numba.core.errors import NumbaError
+            from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
             try:
                 run_rows(self, _compiled(self.python_kernel), y, inputs)
-            except NumbaError as error:
+            except (NumbaError, UnsupportedBytecodeError) as error:
                 raise refused(self.name, self.python_kernel, error) from error
         return y
 
@@ -257,6 +257,7 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
         ("__svml",),
         "Set NUMBA_DISABLE_INTEL_SVML=1 before Numba is imported: compiled code cannot use Intel's library SVML.",
     ),
+    (("IMPORT_NAME",), "A kernel cannot import: import modules at the top of the file."),
     (
         ("It would call",),
         "Compiled code cannot call Python: no printing, no random numbers, no lists, dictionaries or strings, and only "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,8 +22,8 @@ __all__ = [
     "numbers_of",
 ]  # fmt: skip
 
-#: Cells that count as empty, in lower case, as in pandas.
-EMPTY = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"])
+#: Cells that count as empty, in lower case, as in pandas; -nan and -nan(ind) are NaN as C prints it.
+EMPTY = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "-nan(ind)", "nat", "null", "none"])
 #: Maximum number of categories of a column.
 MOST = 1000
 #: Maximum number that is accepted in any table, if categories are not chosen explicitly.
@@ -79,8 +80,17 @@ class Columns:
                 raise UsageError(f"Columns: {what} must be a mapping from columns, not {shown(given)}")
         each = {name: names(f"Columns: categories of {name}", of) for name, of in self.categories.items()}
         object.__setattr__(self, "categories", each)
-        if not all(is_number(mean) for mean in self.means.values()):
-            raise UsageError(f"Columns: means must be numbers, not {shown(self.means)}")
+        if not all(is_number(mean) and math.isfinite(mean) for mean in self.means.values()):
+            raise UsageError(f"Columns: means must be finite numbers, not {shown(self.means)}")
+        classes = [name for name in self.targets if name in each]
+        if classes and (len(self.targets) > 1 or (self.horizon or 1) > 1):
+            what = "several targets" if len(self.targets) > 1 else "a horizon of more than one row"
+            raise UsageError(
+                f"Columns: the target {shown(classes[0])} is a column of categories, which cannot be predicted with "
+                f"{what}; choose one target of categories, and at most horizon 1"
+            )
+        if self.independent and self.horizon is not None:
+            raise UsageError("Columns: horizon does not apply to independent rows; leave out one of the two")
         for what in ("time", "case", "date_format"):
             if getattr(self, what) is not None:
                 text(f"Columns: {what}", getattr(self, what))
@@ -100,6 +110,12 @@ class Columns:
             else:
                 found += [name, f"{name} is empty"] if name in self.means else [name]
         return found + [f"{part} of {name}" for name in self.calendar for part in ("sine", "cosine")]
+
+    def outputs(self, loss: str) -> int:
+        """Returns the number of outputs of a network with this loss: one for two classes, unless it is "softmax"."""
+        if self.classes is not None:
+            return len(self.classes) if loss == "softmax" else 1
+        return len(self.targets) * (self.horizon or 1)
 
     def output_names(self) -> list[str]:
         """Returns a name for each output of the network: classes, or targets, in the order of the horizon."""
@@ -210,6 +226,14 @@ def _words_for_empty(frame: Frame, name: str) -> str:
     return f" ({', '.join(map(shown, words))})" if words else ""
 
 
+def _is_numeric(cell: str) -> bool:
+    """True for a number, also an infinite one."""
+    return (
+        as_number(cell) is not None
+        or re.fullmatch(r"[-+]?(inf(inity)?|[\d.]+e\+?\d+)", cell.lower()) is not None
+    )
+
+
 def kind_of(frame: Frame, name: str) -> str:
     """Returns "numbers" or "categories"; DataError for times, and for texts that seem to be numbers."""
     column = frame[name]
@@ -219,7 +243,7 @@ def kind_of(frame: Frame, name: str) -> str:
         return "categories"
     is_time = column.dtype.kind in "mM"
     cells = [] if is_time else [cell for cell in frame.texts(name) if not is_empty(cell)]
-    if not is_time and 2 * sum(value is not None for value in frame.numbers(name)) >= len(cells):
+    if not is_time and 2 * sum(map(_is_numeric, cells)) >= len(cells):
         return "numbers"
     if not cells or all(as_date(cell) is not None for cell in cells):
         raise DataError(

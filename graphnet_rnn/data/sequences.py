@@ -114,6 +114,8 @@ class Sequences:
                 f"Sequences: weights must be {list(t.shape)}, one for each target, {of_step}or ({cases},), for each "
                 f"case, not {list(w.shape)}"
             )
+        if w is not None and (w < 0).any():
+            raise DataError(f"Sequences: weights must be at least 0; the least is {np.nanmin(w):g}")
 
     @classmethod
     def cases_first(

@@ -287,6 +287,8 @@ class Table:
         horizon = self.columns.horizon
         if horizon is None:
             return t
+        what = f"the targets of {horizon:,} following rows, for {len(t):,} rows"
+        require_memory(2 * horizon * t.nbytes, what, "use a smaller horizon (--horizon)")
         parts = [_later(t, groups, step) for step in range(1, horizon + 1)]
         return parts[0] if t.ndim == 1 else np.concatenate(parts, axis=1)
 
@@ -353,8 +355,7 @@ class Table:
         """
         columns, numbers = self.columns, ("squared", "sigmoid")  # also of two classes, such as true and false
         one_of("Table.predictions: loss", loss, numbers if columns.classes is None else (*numbers, "softmax"))
-        width = 1 if columns.classes is not None and loss in numbers else len(columns.output_names())
-        o = self._checked_outputs("Table.predictions", outputs, width)
+        o = self._checked_outputs("Table.predictions", outputs, columns.outputs(loss))
         if self.columns.horizon is not None:
             return self._following(o, loss)
         by_case = o.ndim == 2

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "decoded", "is_table", "require_distinct", "require_writer", "table_bytes"]
+__all__ = ["TABLES", "csv_text", "decoded", "is_table", "require_distinct", "require_writer", "table_bytes"]
 
 T = TypeVar("T")
 
@@ -202,11 +202,24 @@ def table_bytes(path: str | Path, columns: Mapping[str, Sequence[Any]]) -> bytes
     """Returns the content of a table file: Parquet if `path` ends in .parquet, else CSV."""
     if Path(path).suffix.lower() == ".parquet":
         return _parquet_bytes(path, columns)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue().encode()
+    return csv_text([list(columns), *zip(*columns.values(), strict=True)]).encode()
+
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    """Returns lines of a CSV file; quotes cells with a carriage return, too, which Python before 3.13 does not."""
+    lines: list[str] = []
+    csv.writer(_Lines(lines), lineterminator="\r\n").writerows(rows)
+    return "".join(lines)
+
+
+class _Lines:
+    """A file to which csv.writer writes one line at a time."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    def write(self, line: str) -> None:
+        self.lines.append(line.removesuffix("\r\n") + "\n")
 
 
 def _parquet_bytes(path: str | Path, columns: Mapping[str, Sequence[Any]]) -> bytes:

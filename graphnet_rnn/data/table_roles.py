@@ -25,13 +25,6 @@ def fitted(frame: Frame, choice: Choice) -> Columns:
         )
     chosen = set(choice.categories)
     of = {name for name in (*inputs, *targets) if name in chosen or kind_of(frame, name) == "categories"}
-    classes = [name for name in targets if name in of]
-    if classes and (len(targets) > 1 or (choice.horizon or 1) > 1):
-        what = "several targets" if len(targets) > 1 else "a horizon of more than one row"
-        raise UsageError(
-            f"{frame.where}: the target {shown(classes[0])} is a column of categories, which cannot be predicted with "
-            f"{what}; choose one target of categories, and at most horizon 1"
-        )
     means = {}
     for name in inputs:
         if name not in of and np.isnan(column := numbers_of(frame, name)).any():

@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.data.frame import Frame
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import shown
+from graphnet_rnn.settings import shown, text
 
 __all__ = [
     "CALENDAR",
@@ -40,7 +40,7 @@ def _part(times: Array, whole: str, unit: str) -> Array:
 
 
 def require_times(who: str, calendar: Iterable[str], time: str | None, date_format: str | None) -> None:
-    if date_format is not None and "%" not in date_format:
+    if date_format is not None and "%" not in text(f"{who}: date_format", date_format):
         raise UsageError(
             f"{who}: date_format must have codes of strptime, e.g. %d.%m.%Y %H:%M, not {shown(date_format)}"
         )
@@ -181,7 +181,8 @@ def written(times: Array, date_format: str | None = None, zoned: bool = False) -
     if times.dtype.kind != "M":
         exact = (int(t) if abs(t) < 2**63 and float(t).is_integer() else t for t in times.tolist())
         return [str(t) if isinstance(t, int) else f"{t:.15g}" for t in exact]
-    if times.max() > np.datetime64("9999-12-31T23:59:59"):  # after the last date of Python
+    first, last = np.datetime64("0001-01-01"), np.datetime64("9999-12-31T23:59:59")  # of Python's dates
+    if times.min() < first or times.max() > last:
         return [str(time) for time in times]
     dates: list[datetime] = [date.replace(tzinfo=UTC) if zoned else date for date in times.tolist()]
     if date_format is not None:

@@ -202,7 +202,7 @@ class Network(NamedArguments, Model):
     def columns(self) -> Columns | None:
         """Columns of the table that the network was trained on, for a network that reads vectors; saved in its file.
 
-        Raises UsageError unless there are as many columns as inputs.
+        Raises UsageError unless they fit its inputs and outputs.
         """
         return self._columns
 
@@ -215,6 +215,13 @@ class Network(NamedArguments, Model):
             raise UsageError(
                 f"Network: {count} columns do not fit a network of {self.inputs} inputs that reads {self.reads}"
             )
+        if columns is not None and columns.targets and columns.outputs(self.loss) != self.outputs:
+            raise UsageError(
+                f"Network: the targets of the columns need {columns.outputs(self.loss)} outputs with the loss "
+                f"{self.loss!r}, but the network has {self.outputs}"
+            )
+        if columns is not None and columns.horizon is not None and self.pool is not None:
+            raise UsageError("Network: columns with a horizon do not fit a network with one output (pool)")
         self._columns = columns
 
     # -- declaring ---------------------------------------------------------------------------

@@ -136,8 +136,6 @@ def fitting(network: Network, given: Sequences) -> Sequences:
     _require_resolution("inputs", given.inputs, x, inside)
     if w is not None:
         w = checked_floats("Arrays: weights", w, network.dtype)
-        if w.min() < 0:
-            raise DataError(f"Arrays: weights must be at least 0; the least is {w.min():g}")
         largest = float(np.max(np.asarray(given.weights)))
         if 0 < largest < (least := np.finfo(network.dtype).tiny / np.finfo(network.dtype).eps):
             raise DataError(

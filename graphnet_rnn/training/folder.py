@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import math
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,11 @@ class RunWriter:
             sync(folder.history)
         size = self._history_size
         known = {"history_size": size, "history_digest": folder.history_digest(size)}
-        write_training_state(file, model, state, arrays, {**training, **known})
+        before = folder.checkpoints()
+        mode = (
+            stat.S_IMODE(before[-1].stat().st_mode) | stat.S_IWUSR if before else None
+        )  # private runs stay private
+        write_training_state(file, model, state, arrays, {**training, **known}, mode)
         self.tidy()
 
     def tidy(self) -> None:

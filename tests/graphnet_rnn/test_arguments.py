@@ -282,7 +282,9 @@ def test_names_of_other_libraries_are_explained() -> None:
         (lambda: rnn.Training(num_epochs=3), r"Training\(\) .*; here it is called 'epochs'"),
         (lambda: rnn.Network([], input_size=3), r"Network\(\) .*; here it is called 'inputs'"),
         (lambda: rnn.Arrays(None, batch_size=3), r"Arrays\(\) .*; here it is called 'batch'"),
-        (lambda: rnn.Warmup(stepss=3), r"Warmup\(\) .*; here it is called 'steps'"),
+        (lambda: rnn.Warmup(stepss=3), r"Warmup\(\) .*; did you mean 'steps'\?"),
+        (lambda: rnn.LSTM(3, bidirectional=True), r"wrap the cell: rnn\.Bidirectional\(cell\)"),
+        (lambda: rnn.Network([], 2, 2, num_layers=2), "one cell for each layer"),
         (lambda: EarlyStopping(wait=3), r"EarlyStopping\(\) .*'wait'; it has memory, tolerance, patience"),
     ):
         with case(says), pytest.raises(TypeError, match=says):

@@ -455,7 +455,7 @@ class FileMaterial(Material):
         columns = self.columns
         if columns is not None and columns.horizon is None and len(columns.targets) == 1:
             found = t[there]
-            if (found == np.floor(found)).all() and found.min(initial=0) >= 0:
+            if found.size and (found == np.floor(found)).all() and found.min() >= 0:
                 raise UsageError(
                     f"{self.options.data}: the target {shown(columns.targets[0])} has whole numbers; add --loss "
                     "softmax if they are classes, or --loss squared if they are amounts (to predict following rows, "

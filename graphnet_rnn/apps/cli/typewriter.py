@@ -52,6 +52,8 @@ def _style_of(suggestion: str) -> Style:
 #: Styles without colors.
 STYLE, PLAIN = _style_of("#888888"), _style_of("italic underline")
 KEYS = "Tab accept  → another  ↑↓ temperature  Esc pause  ^S save  ^O open  ^C leave"
+#: Signals that end the program, but those of faults and of a debugger.
+SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
 #: Seconds after which Esc is a key, and not the start of an escape sequence.
 ESCAPE = 0.05
 #: Number of pages before the end of a text to wrap, as combining accents take no room.
@@ -377,4 +379,4 @@ class Typewriter:
 
 
 def _ends() -> Iterable[int]:
-    return [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]

@@ -7,8 +7,10 @@ suggestion or a character, Esc pauses suggestions, Ctrl-S saves, Ctrl-O opens, C
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import importlib.util
+import io
 import os
 import sys
 from pathlib import Path
@@ -114,6 +116,8 @@ def _on_a_page(desk: Desk, document: Document) -> int:
 def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) -> int:
     from graphnet_rnn.apps.cli.typewriter import Typewriter
 
+    if isinstance(sys.stdin, io.TextIOWrapper) and codecs.lookup(sys.stdin.encoding).name == "ascii":
+        sys.stdin.reconfigure(encoding="utf-8")  # or prompt_toolkit would drop letters such as é
     left: Path | None = document.unsaved
     message = f"{left} holds the text that was not saved last time; ^O opens it" if left is not None else ""
     scale = options.theme if options.colour and "NO_COLOR" not in os.environ else None

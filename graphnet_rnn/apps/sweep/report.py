@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 
 from graphnet_rnn.apps.sweep.results import Results
+from graphnet_rnn.data.table_files import csv_text
 from graphnet_rnn.settings import one_of
 
 __all__ = ["KINDS", "report"]
@@ -47,9 +46,7 @@ def report(results: Results, kind: str = ".md") -> str:
     head = ["run", *names, results.unit, "± error", "runs", "epochs", "seconds", "state"]
     failed = [entry for entry in results.entries if entry.state == "failed"]
     if kind == ".csv":
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([head, *rows])
-        return text.getvalue()
+        return csv_text([head, *rows])
     if kind == ".tex":
         return _latex(head, rows)
     lines = [

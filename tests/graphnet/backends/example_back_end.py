@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from graphnet.backends.compiled.host import HostProgram
 from graphnet.backends.compiled.locations import Location
 from graphnet.backends.compiled.schedule import ProgramSchedule, Scheduler
 from graphnet.graph.dtypes import converted
-from graphnet.graph.node import Dtype, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype, Node
 from graphnet.plan.instructions import Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import lower
 from graphnet.plan.views import Buffer, View
@@ -60,7 +61,7 @@ class ExampleEmitter(Emitter[str]):
 
 def loop_text(loop: Loop, check: bool) -> str:
     """Code of a loop on a0, a1, ..., arrays in the order of the views. check: NaN, infinity set the flag."""
-    lines, dtypes, number = [], [], 0
+    lines, dtypes, number = list[str](), list[Dtype](), 0
     for load in loop.loads:
         data, index = f"a{number}", f"a{number + (load.data is not None)}"
         number += (load.data is not None) + (load.at is not None)
@@ -92,18 +93,18 @@ def loop_text(loop: Loop, check: bool) -> str:
 SCATTER = "a2[...] = 0\nadd.at(a2{turned}, checked_index(a1, a2{turned}.shape[0], flag), a0{turned})"
 
 
-def checked_index(index, size: int, flag):
+def checked_index(index: Array, size: int, flag: Array) -> Array:
     """The index; an index out of range becomes 0 and sets the flag."""
     inside = (index >= 0) & (index < size)
     flag[0] |= not inside.all()
     return np.where(inside, index, 0)
 
 
-def check_finite(x, flag) -> None:
+def check_finite(x: Array, flag: Array) -> None:
     flag[0] |= not np.isfinite(x).all()
 
 
-def erf(x):
+def erf(x: Array) -> Array:
     return np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)
 
 
@@ -159,7 +160,8 @@ class ExampleProgram(HostProgram[ProgramSchedule[list[Kernel]]]):
             for node in kernel.nodes:
                 spent[node] += (time.perf_counter() - start) / len(kernel.nodes)
 
-    def stored_work(self):  # for Function.save: JSON values, and a dict of arrays; `restore` reads them
+    def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        # For Function.save: JSON values, and a dict of arrays; `restore` reads them.
         works = [section.work for section in self.schedule.sections]
         return {"kernels": [[[x.code, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
 
@@ -173,10 +175,19 @@ class ExampleBackend(Backend):
 
     name = "example"
 
-    def build(self, graph, source, threads, check, updated=None) -> Program:
+    def build(
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
+    ) -> Program:
         return ExampleProgram(ExampleScheduler(lower(graph), check).schedule(), source, check)
 
-    def restore(self, header, arrays, source=None) -> Program:
+    def restore(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+    ) -> Program:
         works = [
             [Kernel(code, (), (), [Location.restored(at) for at in stored]) for code, stored in work]
             for work in header["kernels"]

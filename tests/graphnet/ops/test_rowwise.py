@@ -342,6 +342,12 @@ def tripled(y, x):
         y[i] = 3 * x[i]
 
 
+def with_an_import(y, x):
+    import random
+
+    y[0] = random.random() + x[0]
+
+
 def with_kernel(function: Any, **more: Any) -> gn.Rowwise:
     """An op that says that it doubles."""
     said = {
@@ -359,6 +365,7 @@ WRONG: dict[Any, str] = {
     into_an_input: r"writes an input, at .*: x\[i\] = 2 \* x\[i\]",
     with_arrays: r"(?s)cannot be compiled, at .*:\d+.*twice = 2 \* x.*in `scratch`",
     with_gamma: r"(?s)cannot be compiled, at .*numba_gamma.*exp of lgamma",
+    with_an_import: r"(?s)cannot be compiled, at .*import random.*at the top of the file",
     unknown_parameter: r"the parameter 'z' of the kernel at .* is not a field of the op",
 }
 

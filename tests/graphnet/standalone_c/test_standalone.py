@@ -131,7 +131,7 @@ def test_each_c_file_has_its_own_header(tmp_path: Path) -> None:
 def test_functions_without_c_code_are_rejected(tmp_path: Path) -> None:
     x = gn.input((4,), name="x")
     drawn = gn.RandomSource(0).normal(1.0, (4,))
-    for name in ("Makefile", "notes.h"):
+    for name in ("Makefile", "notes.h", "own.c"):
         (tmp_path / name).write_text("mine", encoding="ascii")
     for node, how, name, part in (
         (Reversed()(x), {}, "f.c", "cannot be exported to C.*Reversed.*test_standalone.*`expanded`"),
@@ -139,6 +139,7 @@ def test_functions_without_c_code_are_rejected(tmp_path: Path) -> None:
         (gn.tanh(x), {"check": True}, "f.c", "check=True"),
         (gn.tanh(x), {}, "", "not made by graphnet"),
         (gn.tanh(x), {}, "notes.c", "notes.h was not made by graphnet"),
+        (gn.tanh(x), {}, "own.c", "own.c was not made by graphnet"),
     ):
         with pytest.raises(gn.BackendError, match=part):
             gn.compile([node], [x], **how).save(f"{tmp_path}/{name}")

@@ -16,10 +16,11 @@ import pyarrow.parquet
 import pytest
 
 from graphnet.errors import NotEnoughMemoryError
+from graphnet.system import memory
 from graphnet_rnn.data import Choice, Sequences, Table, balanced_weights, padded, read_sequences, with_missing
 from graphnet_rnn.data.music import write_midi
 from graphnet_rnn.data.sequence_files import read_inputs
-from graphnet_rnn.data.table_files import TABLES
+from graphnet_rnn.data.table_files import TABLES, table_bytes
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
 
@@ -330,10 +331,10 @@ def test_cases_may_be_the_first_axis() -> None:
             np.testing.assert_array_equal(found.targets, t.swapaxes(0, 1) if by_step else t)
             np.testing.assert_array_equal(found.weights, weights)
             if by_step:
-                of_steps = Sequences.cases_first(x, t, None, x[..., 0])
-                np.testing.assert_array_equal(of_steps.weights, x[..., 0].T)
+                w = abs(x[..., 0])
+                np.testing.assert_array_equal(Sequences.cases_first(x, t, None, w).weights, w.T)
                 with pytest.raises(DataError, match=r"begin with \(cases, time\), \[5, 7\] .*not \[7, 5\]"):
-                    Sequences.cases_first(x, t, None, x[..., 0].T)
+                    Sequences.cases_first(x, t, None, w.T)
 
 
 def test_unsigned_labels_are_padded_with_minus_one() -> None:
@@ -464,3 +465,23 @@ def test_lengths_may_be_unsigned(tmp_path: Path) -> None:
         assert found is not None
         assert found.dtype == np.int64
         assert found.tolist() == [5, 4, 2]
+
+
+def test_written_tables_are_read_back(tmp_path: Path) -> None:
+    names = ["old\rname", "two\nlines", 'a "b", c', "", " x "]
+    (tmp_path / "p.csv").write_bytes(table_bytes("p.csv", {"who\rwhat": names, "y": [1.5, 2, 3, 4, 5]}))
+    with open(tmp_path / "p.csv", newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [
+            ["who\rwhat", "y"],
+            *map(list, zip(names, ["1.5", "2", "3", "4", "5"], strict=True)),
+        ]
+
+
+def test_horizons_that_need_too_much_memory_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "SMALL", 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**6)
+    rows = {"y": np.arange(1000.0) + 0.5}
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"999 following rows.*use a smaller horizon \(--horizon\)"
+    ):
+        _ = Table(rows, Choice(targets="y", horizon=999)).sequences

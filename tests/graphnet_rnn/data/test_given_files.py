@@ -41,6 +41,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Choice, str]] = {
         Choice(("x",), ("y",)),
         "float32 rounds the values of the column 'x'.*multiply it by a constant",
     ),
+    "numbers, most of them infinite": (
+        {"x": ["1.5", "-inf", "1e999"]},
+        Choice(("x",), ("y",)),
+        "row 2 of the column 'x' is '-inf'; all values must be finite",
+    ),
     "infinity": ({"x": [1.0, np.inf, 2.0]}, Choice(("x",), ("y",)), "row 2 of the column 'x' is 'inf'"),
 }
 

@@ -381,6 +381,22 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
     assert loaded.columns == table.columns
     with pytest.raises(UsageError, match="1 columns do not fit a network of"):
         net.columns = Columns(("sold",), ("sold",))
+    classes, one = {"y": ("u", "v", "w")}, rnn.Network([rnn.GRU(2)], 1, 2, reads="vectors")
+    with pytest.raises(UsageError, match="need 3 outputs with the loss 'softmax', but the network has 2"):
+        one.columns = Columns(("a",), ("y",), classes)
+    pooled = rnn.Network([rnn.GRU(2)], 1, 2, "squared", reads="vectors", pool="last")
+    with pytest.raises(UsageError, match="a horizon do not fit a network with one output"):
+        pooled.columns = Columns(("a",), ("y",), horizon=2)
+    for message, settings in (
+        ("several targets; choose one target of categories", {"targets": ("y", "z"), "categories": classes}),
+        ("a horizon of more than one row", {"categories": classes, "horizon": 2}),
+        ("horizon does not apply to independent rows", {"independent": True, "horizon": 1}),
+        ("means must be finite numbers", {"means": {"a": math.nan}}),
+    ):
+        with pytest.raises(UsageError, match=message):
+            Columns(**{"inputs": ("a",), "targets": ("y",), **settings})
+    with pytest.raises(UsageError, match="date_format must be a str"):
+        Choice("a", "y", date_format=3)
 
 
 def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:

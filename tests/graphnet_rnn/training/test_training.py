@@ -216,6 +216,15 @@ def test_failed_listener_loses_no_step(tmp_path: Path, whole: dict[str, bytes]) 
     require_it_goes_on(tmp_path / "parts", whole)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_checkpoints_of_a_private_run_are_private(tmp_path: Path) -> None:
+    trainer(tmp_path, steps=5).run()
+    for file in tmp_path.iterdir():
+        file.chmod(0o600)
+    resumed(tmp_path, steps=9).run()
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+
+
 def test_step_limit_validates_and_the_run_resumes(tmp_path: Path, whole: dict[str, bytes]) -> None:
     for steps in (1, 9, 20):
         folder = tmp_path / str(steps)

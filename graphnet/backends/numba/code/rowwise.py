@@ -105,7 +105,7 @@ class RowwiseKernel:
         target.refresh()
         try:
             found = compiler.compile_extra(typing, target, self.function, tuple(types_of), none, flags, {})
-        except errors.NumbaError as error:
+        except (errors.NumbaError, errors.UnsupportedBytecodeError) as error:
             raise refused(self.name, self.function, error) from None
         return found.library.get_llvm_str(), found.fndesc.llvm_func_name
 

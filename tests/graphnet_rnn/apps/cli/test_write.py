@@ -135,6 +135,23 @@ def test_unsaved_text_is_kept_after_a_signal(written: Any, tmp_path: Path) -> No
     assert (tmp_path / "novel.txt.unsaved-2").read_text("utf-8") == "abcg"
 
 
+@pytest.mark.parametrize("name", ["SIGQUIT", "SIGUSR1", "SIGXCPU"])
+def test_unsaved_text_is_kept_after_signals_of_batch_systems(written: Any, tmp_path: Path, name: str) -> None:
+    t = written("novel.txt", columns=100)
+    t.press("abc", sees="abc")
+    t.kill(getattr(signal, name))
+    assert t.wait() == 130
+    assert (tmp_path / "novel.txt.unsaved").read_text("utf-8") == "abc"
+
+
+def test_letters_are_kept_if_standard_input_is_ascii(written: Any, tmp_path: Path) -> None:
+    t = written("novel.txt", environment={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    t.press("café", "^S", sees="saved")
+    t.press("^Q")
+    assert t.wait() == 0
+    assert (tmp_path / "novel.txt").read_text("utf-8") == "café"
+
+
 def folded(text: str, columns: int) -> list[str]:
     """The rows of a text in a terminal: a letter that does not fit into a row begins the next one."""
     rows: list[str] = []
