@@ -129,9 +129,8 @@ def _T(matrix: Node) -> Node:
 def matmul(a: Any, b: Any) -> Node:
     """c = a @ b, by NumPy's rules: vectors are rows or columns, leading axes are batches (broadcast).
 
-    a: (..., n, k) or (k,). b: (..., k, m) or (k,). Nodes or arrays; they are cast to a common dtype
-    if it holds all their values.
-    Raises ShapeError if the inner sizes differ or an operand is a scalar.
+    a: (..., n, k) or (k,). b: (..., k, m) or (k,). Nodes or arrays, cast to a common dtype that holds
+    all their values. Raises ShapeError if the inner sizes differ or an operand is a scalar.
 
     >>> gn.compile(gn.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0]))()[0].tolist()
     [21.0, 43.0]

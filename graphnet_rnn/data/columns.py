@@ -55,6 +55,8 @@ class Columns:
     ['temperature', 'sky = clear', 'sky = rain']
     >>> columns.output_names()
     ['demand +1', 'demand +2']
+    >>> columns.outputs("squared")
+    2
     """
 
     inputs: tuple[str, ...]
