@@ -348,8 +348,9 @@ class Table:
         loss: of the network, net.loss.
 
         A row for each row of the table, in the same order; for each case, if the outputs are of whole cases. With a
-        horizon: for each case, the rows after its end. Columns: case and time as in the table, and `predicted_TARGET`.
-        Times after a case whose gaps differ are None; without any known time, there is no such column.
+        horizon: for each case, the rows after its end. Columns: case and time as in the table (dates as texts), and
+        `predicted_TARGET`. Times after a case whose gaps differ are None; without any known time, there is no such
+        column.
         For classes, this is the most probable one, and `probability_CLASS` follows for each class. pandas.DataFrame
         accepts the result.
         """
