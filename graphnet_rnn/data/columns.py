@@ -23,7 +23,9 @@ __all__ = [
 ]  # fmt: skip
 
 #: Cells that count as empty, in lower case, as in pandas; -nan and -nan(ind) are NaN as C prints it.
-EMPTY = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "-nan(ind)", "nat", "null", "none"])
+EMPTY = frozenset(
+    ["", "na", "n/a", "#n/a", "<na>", "nan", "+nan", "-nan", "-nan(ind)", "nat", "null", "none"]
+)
 #: Maximum number of categories of a column.
 MOST = 1000
 #: Maximum number that is accepted in any table, if categories are not chosen explicitly.
@@ -84,6 +86,7 @@ class Columns:
         object.__setattr__(self, "categories", each)
         if not all(is_number(mean) and math.isfinite(mean) for mean in self.means.values()):
             raise UsageError(f"Columns: means must be finite numbers, not {shown(self.means)}")
+        object.__setattr__(self, "means", {name: float(mean) for name, mean in self.means.items()})
         classes = [name for name in self.targets if name in each]
         if classes and (len(self.targets) > 1 or (self.horizon or 1) > 1):
             what = "several targets" if len(self.targets) > 1 else "a horizon of more than one row"
@@ -136,6 +139,8 @@ def indicators_of(columns: Columns) -> dict[int, int]:
 
 def names(what: str, given: Any) -> tuple[str, ...]:
     """Returns different names as a tuple; a string has names separated by commas. Raises UsageError."""
+    if isinstance(given, (set, frozenset)):
+        raise UsageError(f"{what} must be a list or a tuple, not a set, whose order differs from run to run")
     words = isinstance(given, str)
     found = tuple(name.strip() for name in given.split(",")) if words else tuple(listed(what, given, "names"))
     odd = (words and "" in found) or not all(isinstance(name, str) for name in found)
@@ -366,9 +371,9 @@ def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -
         len(found) > (MOST if chosen else most_categories(2 * len(frame) if target else len(frame)))
         or not found
     ):
-        remedy = f"the most is {MOST}" if chosen else "leave it out, or name it among the categories"
+        remedy = "leave it out" + (f"; the most is {MOST}" if chosen else ", or name it among the categories")
         raise DataError(
-            f"{frame.where}: the column {shown(name)} has {len(found):,} different texts in {len(frame):,} rows; "
+            f"{frame.where}: the column {shown(name)} has {len(found):,} different values in {len(frame):,} rows; "
             f"{remedy}"
         )
     numbers = {cell: as_number(cell) for cell in found}

@@ -95,6 +95,10 @@ def frame_of(source: Any) -> Frame:
         given = {name: source[name] for name in heads}
     except (TypeError, KeyError):  # a table of another kind
         raise _no_table(source) from None
+    for number, name in enumerate(heads):
+        missing = not isinstance(name, str) and str(name) in ("None", "nan", "NaT", "<NA>")
+        if missing or isinstance(name, bytes) or not str(name).strip():
+            raise DataError(f"Table: column {number + 1} has no name, but {shown(name)}; name it")
     require_distinct("Table", [str(name) for name in heads])
     columns = {str(name): _column(str(name), column) for name, column in given.items()}
     if len({len(column) for column in columns.values()}) != 1:
@@ -124,8 +128,15 @@ def _column(name: str, given: Any) -> Array:
             f"{list(found.shape)}"
         )
     rounded = found.dtype.kind == "f" and isinstance(given, list | tuple) and any(map(_is_large, given))
-    if rounded:  # NumPy has no integer type for these, or they are among floats
-        found = np.array(given, dtype=object)
+    kind = getattr(
+        given, "dtype", None
+    )  # of pandas and polars: whole numbers with missing ones, times with a zone
+    if (
+        rounded
+        or (found.dtype.kind == "f" and "int" in str(kind).lower())
+        or getattr(kind, "time_zone", None)
+    ):
+        found = np.array(list(given), dtype=object)  # exact; NumPy has no type for them
     return found.astype(object) if found.dtype.kind not in "biufmM" else found
 
 

@@ -25,7 +25,7 @@ def read_images(path: str | Path, array: str | None = None, pixels: int | None =
     (pixels, count) is transposed if `pixels` shows that.
     pixels: required number of pixels of an image; default None, any number.
 
-    Bytes are divided by 255, so values lie in [0, 1]; floats are not changed.
+    Bytes are divided by 255, so values lie in [0, 1]; other numbers are not changed.
     Raises DataError for another file, or one without images; NotEnoughMemoryError before memory is allocated;
     UsageError without SciPy.
 
@@ -45,6 +45,11 @@ def read_images(path: str | Path, array: str | None = None, pixels: int | None =
         raise DataError(
             f"{path}: all images must have the same number of pixels; those of {', '.join(found)} have {widths}. "
             "Choose arrays of one size"
+        )
+    if len({part.dtype == np.uint8 for part in parts}) > 1:
+        raise DataError(
+            f"{path}: {', '.join(found)} are bytes, which are divided by 255, and other numbers, which are not; choose "
+            "arrays of one type"
         )
     size = sum(part.size for part in parts) * 4
     require_memory(size, f"the images of {path}", REMEDY)

@@ -93,7 +93,7 @@ def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array |
     if choice.lengths is None and LENGTHS not in arrays:
         return None
     found = _array(path, arrays, (choice.lengths or LENGTHS,), "")
-    return found.astype(np.int64) if found.dtype.kind == "u" else found
+    return found.astype(np.int64) if found.dtype.kind == "u" and found.max(initial=0) < 2**63 else found
 
 
 def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
@@ -122,7 +122,14 @@ def _array(path: Path, arrays: Mapping[str, Array], names: tuple[str, ...], defa
 
 def _of_music(path: Path, choice: Choice) -> Sequences:
     """Returns the keys that sound in each tenth of a second (time, 1, 88) as inputs, those of the next as targets."""
-    if choice.inputs or choice.targets or choice.case or choice.weights or choice.cases_first:
+    if (
+        choice.inputs
+        or choice.targets
+        or choice.case
+        or choice.weights
+        or choice.lengths
+        or choice.cases_first
+    ):
         raise UsageError(
             f"{path}: the inputs of music are the keys of a frame, its targets those of the next frame; do not "
             "choose columns or arrays"

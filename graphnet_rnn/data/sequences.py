@@ -96,7 +96,7 @@ class Sequences:
             elif self.by_step is False and of_steps:
                 remedy = "; targets for each time step need a network without pool"
             raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{remedy}")
-        if t.ndim == 3 and not t.size:
+        if t.ndim > 1 and not t.size:
             raise DataError(f"Sequences: targets have no values: their shape is {list(t.shape)}")
         if self.by_step is None:
             object.__setattr__(self, "by_step", of_steps)
@@ -134,7 +134,7 @@ class Sequences:
             return np.swapaxes(array, 0, 1) if of_steps and array.ndim > 1 else array
 
         of_steps = t.shape[:2] == x.shape[:2] if by_step is None else by_step
-        if w is not None and w.ndim > 1:
+        if w is not None and w.ndim > 1 and (of_steps or w.shape != t.shape):
             if w.shape[:2] != x.shape[:2]:
                 raise DataError(
                     f"Sequences: weights must be (cases,) or begin with (cases, time), {list(x.shape[:2])} as inputs "
@@ -178,6 +178,11 @@ class Sequences:
         elif all(b.ndim == 0 for b in t):
             stacked = np.stack(t)
         else:
+            if len({b.shape for b in t}) > 1 and not all(b.dtype.kind in "iu" or not b.size for b in t):
+                raise DataError(
+                    "Sequences: targets of whole cases that are no labels (whole numbers) must have the same shape in "
+                    f"all cases, not {' and '.join(map(str, sorted({b.shape for b in t})[:4]))}"
+                )
             stacked = _filled("labels", t, axis=0, with_value=-1)
         w = None
         if weights is not None:

@@ -88,6 +88,8 @@ class Table:
                 f"{self.where}: cases_first and lengths apply only to arrays; each row of a table is a time "
                 "step. Leave them out"
             )
+        if columns is not None:
+            _require_same(self.where, choice, columns)
         self.columns = fitted(self._frame, choice) if columns is None else columns
         frame, time = self._frame, choice.time or self.columns.time
         if choice.date_format is not None:  # a model reads dates in any format
@@ -396,8 +398,8 @@ class Table:
         values = np.stack([self._outputs_at(o, rows[-1]) for rows in self._groups])
         found: dict[str, list[Any]] = {}
         if self._case is not None:
-            cases = [self._frame[self._case][rows[0]] for rows in self._groups]
-            found[self._case] = np.repeat(np.array(cases, dtype=object), horizon).tolist()
+            cases = self._frame[self._case][[rows[0] for rows in self._groups]].tolist()
+            found[self._case] = [case for case in cases for _ in range(horizon)]
         if self._times is not None and (time := self._choice.time or columns.time) is not None:
             after = self._times_after(horizon)
             known = [times for times in after if times is not None]
@@ -489,10 +491,26 @@ class Table:
         shares = found.get("probability", values)
         if "label" in found:
             spelled = classes or tuple(map(str, range(values.shape[1])))
-            best = [spelled[i] for i in found["label"]]
+            best: list[str | None] = [spelled[i] for i in found["label"]]
+            for i in np.flatnonzero(np.isnan(values).any(axis=1)):
+                best[i] = None
             each = {f"probability_{name}": _short(shares[:, i]) for i, name in enumerate(spelled)}
             return {f"predicted_{targets[0]}": best, **each}
         return {f"predicted_{name}": _short(shares[:, i]) for i, name in enumerate(targets)}
+
+
+def _require_same(where: str | Path, choice: Choice, columns: Columns) -> None:
+    options = {
+        "inputs": "--inputs", "targets": "--target", "calendar": "--calendar", "categories": "--categories",
+        "horizon": "--horizon", "independent": "--independent-rows",
+    }  # fmt: skip
+    for name, option in options.items():
+        given, fixed = getattr(choice, name), getattr(columns, name)
+        if given and not (set(given) <= set(fixed) if name == "categories" else given == fixed):
+            raise UsageError(
+                f"{where}: {name} ({option}) is fixed by the model, which reads the columns "
+                f"{', '.join(columns.inputs)}; leave it out"
+            )
 
 
 def _unknown(where: str | Path, name: str) -> DataError:

@@ -44,6 +44,12 @@ def require_times(who: str, calendar: Iterable[str], time: str | None, date_form
         raise UsageError(
             f"{who}: date_format must have codes of strptime, e.g. %d.%m.%Y %H:%M, not {shown(date_format)}"
         )
+    if date_format is not None and "%Z" in date_format:
+        raise UsageError(
+            f"{who}: date_format must not have %Z, as names of zones are ambiguous; write offsets such as +0100, and %z"
+        )
+    if date_format is not None and "%z" in date_format and not re.search("%[HIcX]", date_format):
+        raise UsageError(f"{who}: date_format with %z must have the hour (%H), as times are converted to UTC")
     odd = [name for name in calendar if name not in CALENDAR]
     if odd:
         raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")

@@ -140,6 +140,7 @@ class Arrays(BatchesOfCases):
         self._train = weighed(train, self._kind)
         self._valid = None if kept is None else weighed(kept, self._kind)
         self._require_weight()
+        self._require_known_outputs()
         self._labels = train.targets.shape[1] if network.loss in SEQUENCE_LOSSES else None
         self.batch = min(self.batch, len(self._train))
         self._times = [self._train.time]
@@ -189,6 +190,21 @@ class Arrays(BatchesOfCases):
         if judged_by_step(self.model):
             w[: self.unscored] = 0
         return replace(train, weights=balanced_weights(t, w) if w.any() else w)
+
+    def _require_known_outputs(self) -> None:
+        """DataError for an output without any target in the training cases."""
+        if self._kind != "values":
+            return
+        w = shares(self._train, self.unscored)
+        known = (w > 0).any(axis=tuple(range(w.ndim - 1)))
+        if not known.all():
+            number = int(np.argmin(known))
+            columns = self.model.columns
+            name = f"output {number}" if columns is None else columns.output_names()[number]
+            raise DataError(
+                f"Arrays: no training case has a value of {name}, so it cannot be learned; leave it out, or take a "
+                "smaller horizon or more cases"
+            )
 
     def _require_weight(self) -> None:
         for what, part in (("train", self._train), ("validate", self._valid)):

@@ -149,16 +149,6 @@ def table_for(network: Network, options: argparse.Namespace, source: Any = None)
                 f"({in_brief(', '.join(found))}); name the columns by --inputs"
             )
         return table
-    fixed = {"inputs": "inputs", "targets": "target", "calendar": "calendar", "horizon": "horizon"}
-    fixed |= {"categories": "categories", "independent": "independent_rows"}
-    given = {option for name, option in fixed.items() if option in options.written}
-    same = {option for name, option in fixed.items() if getattr(choice, name) == getattr(known, name)}
-    if set(choice.categories) <= set(known.categories):
-        same.add("categories")
-    refuse(
-        given - same,
-        f"is fixed by the model, which reads the columns {', '.join(known.inputs)}",
-    )
     return Table(source, choice, known)
 
 
@@ -370,10 +360,8 @@ class FileMaterial(Material):
             self.columns.classes or () if self.columns and self.loss == "softmax" else ()
         )  # also unseen ones
         self.shape = {
-            "inputs": 1 + max(_largest(part.inputs) for part in parts)
-            if symbols
-            else parts[0].inputs.shape[2],
-            "outputs": max(*(_outputs(part.targets, self.loss) for part in parts), len(classes)),
+            "inputs": max(map(_symbols, parts)) if symbols else parts[0].inputs.shape[2],
+            "outputs": max(*(_outputs(part, self.loss) for part in parts), len(classes)),
             "loss": self.loss,
             "reads": "symbols" if symbols else "vectors",
             "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),
@@ -471,8 +459,9 @@ class FileMaterial(Material):
             fitting = ((t >= 0) & (t <= 1) | (w == 0)).all()
             rows = (-1, t.shape[-1])
             return log_odds(t.reshape(rows), w.reshape(rows)) if fitting and w.any() else None
-        if self.loss == "softmax" and t.min(initial=0) >= 0 and w.any() and (w >= 0).all():
-            return log_frequencies(t, w)
+        counted = w > 0
+        if self.loss == "softmax" and t[counted].min(initial=0) >= 0 and counted.any():
+            return log_frequencies(np.where(counted, t, 0), w)
         return None
 
     def _scaling(self, train: Sequences) -> Scaling | None:
@@ -525,20 +514,29 @@ def _largest(array: Array) -> int:
     return max(0, int(array.max())) if array.dtype.kind in "iu" and array.size else 0
 
 
-def _outputs(targets: Array, loss: str) -> int:
-    if loss in SEQUENCE_LOSSES:
-        return _largest(targets) + 2  # one more for the blank
-    if loss != "softmax":
+def _outputs(part: Sequences, loss: str) -> int:
+    targets = part.targets
+    if loss not in ("softmax", *SEQUENCE_LOSSES):
         return int(targets.shape[-1])
     if targets.dtype.kind not in "iu":
         raise UsageError(
-            "--loss softmax: targets must be classes, whole numbers from 0 on, one for each step or case; use "
+            f"--loss {loss}: targets must be classes, whole numbers from 0 on, one for each step or case; use "
             "--loss squared for other numbers"
         )
-    count = _largest(targets) + 1
+    count = _largest(targets[part.target_weights() > 0]) + 1
     if count > max(FEW_CLASSES, targets.size):
         raise UsageError(
             f"the targets are whole numbers up to {count - 1:,}, which makes {count:,} classes for {targets.size:,} "
             "targets; number the classes from 0 on, or use --loss squared"
+        )
+    return count + (loss in SEQUENCE_LOSSES)  # one more for the blank
+
+
+def _symbols(part: Sequences) -> int:
+    count = _largest(part.inputs[part.inside()]) + 1
+    if count > max(FEW_CLASSES, part.inputs.size):
+        raise UsageError(
+            f"the inputs are symbols, whole numbers up to {count - 1:,}, which makes {count:,} symbols for "
+            f"{part.inputs.size:,} inputs; number the symbols from 0 on, or make numbers of them: x[..., None]"
         )
     return count

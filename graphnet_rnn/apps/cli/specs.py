@@ -222,9 +222,9 @@ def find_cell(text: str) -> type[Cell]:
         return cells[name]
     if name not in ALL and ("/" in name or name.endswith(".safetensors") or os.path.isfile(name)):
         raise UsageError(
-            f"{name} is not a cell{'' if os.path.exists(name) else ', and there is no such file'}; give a model "
-            "file (.safetensors), a run (its folder, or its history.jsonl), the name of a cell (`graphnet-rnn "
-            "cells` lists them), or a cell in a file of your own, my_cells.py:MyCell."
+            f"{name} is not a cell{'' if os.path.exists(name) else ', and there is no such file'}; give the name "
+            "of a cell (`graphnet-rnn cells` lists them), or a cell in a file of your own, my_cells.py:MyCell; draw "
+            "also takes a model file (.safetensors) and a run (its folder, or its history.jsonl)."
         )
     return among(name, ALL, "cell", " Your own: my_cells.py:MyCell")
 

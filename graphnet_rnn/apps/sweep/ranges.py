@@ -13,10 +13,12 @@ import numpy as np
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import is_number, listed, shown, yes_or_no
 
-__all__ = ["Between", "Range", "Values", "range_of"]
+__all__ = ["Between", "Range", "Values", "is_plain", "range_of"]
 
-#: Types of settings.
-PLAIN = (str, int, float, bool)
+
+def is_plain(value: Any) -> bool:
+    """True for a value of a setting: a str, bool or finite number."""
+    return type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value))
 
 
 class Range(ABC):
@@ -63,9 +65,9 @@ class Values(Range):
 
     def __post_init__(self) -> None:
         found = tuple(listed("Values: values", self.values, "settings"))
-        if not found or not all(type(value) in PLAIN for value in found):
+        if not found or not all(map(is_plain, found)):
             raise UsageError(
-                f"values must be words, numbers, true or false, at least one, not {shown(self.values)}"
+                f"values must be words, finite numbers, true or false, at least one, not {shown(self.values)}"
             )
         object.__setattr__(self, "values", found)
         object.__setattr__(self, "when", _conditions(self.when))
@@ -107,7 +109,8 @@ class Between(Range):
         yes_or_no("Between: log", self.log)
         yes_or_no("Between: whole", self.whole)
         ends = (self.low, self.high)
-        if not all(is_number(end) and math.isfinite(end) for end in ends) or not self.low < self.high:
+        numbers = all(is_plain(end) and is_number(end) for end in ends)
+        if not numbers or not self.low < self.high:
             raise UsageError(
                 f"a range must go from a number to a larger one, not from {self.low!r} to {self.high!r}"
             )
@@ -127,7 +130,7 @@ class Between(Range):
         low, high = (self.low, self.high + 1) if self.whole else (self.low, self.high)
         share = random.random()
         value = low * (high / low) ** share if self.log else low + (high - low) * share
-        return min(int(value), int(self.high)) if self.whole else float(f"{value:.6g}")
+        return min(math.floor(value), int(self.high)) if self.whole else float(f"{value:.6g}")
 
     def description(self) -> dict[str, Any]:
         kind = "whole" if self.whole else "log" if self.log else "uniform"

@@ -16,11 +16,11 @@ import numpy as np
 
 from graphnet.system.text import did_you_mean
 from graphnet_rnn.apps.sweep.halving import Bracket, Halving
-from graphnet_rnn.apps.sweep.ranges import PLAIN, Range, Values, range_of
+from graphnet_rnn.apps.sweep.ranges import Range, Values, is_plain, range_of
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.installed import is_file
-from graphnet_rnn.settings import is_number, one_of, shown, whole_number
+from graphnet_rnn.settings import is_number, one_of, shown, text, whole_number
 
 __all__ = ["Halving", "Optuna", "Recipe", "Settings"]
 
@@ -77,9 +77,9 @@ class Optuna:
                 f"{shown(self.name)}"
             )
         for name, value in self.settings.items():
-            if type(value) not in PLAIN:
+            if not is_plain(value):
                 raise UsageError(
-                    f"recipe: {self.name}: {name} must be a word or a number, not {shown(value)}"
+                    f"recipe: {self.name}: {name} must be a word or a finite number, not {shown(value)}"
                 )
 
 
@@ -145,6 +145,11 @@ class Recipe:
             raise UsageError(f"recipe: data must name a file, not {shown(self.data)}")
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise UsageError(f"recipe: name must be one line of text, not {shown(self.name)}")
+        for what, kind in (("halving", Halving), ("sampler", Optuna), ("pruner", Optuna)):
+            if not isinstance(getattr(self, what), kind | None):
+                raise UsageError(
+                    f"recipe: {what} must be an rnn.sweep.{kind.__name__}, or None, not {shown(getattr(self, what))}"
+                )
         one_of("recipe: method", self.method, METHODS)
         for name, least in {"trials": 1, "seeds": 1, "folds": 1, "gap": 0, "seed": 0, "threads": 1}.items():
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
@@ -174,6 +179,7 @@ class Recipe:
 
     def _require_settings(self) -> None:
         for name, value in self.settings.items():
+            text("recipe: the name of a setting", name)
             if name in OWN:
                 raise UsageError(f"recipe: {name} must not be among the settings: the sweep sets it")
             if name == "no_scaling" and isinstance(value, Range):
@@ -181,9 +187,9 @@ class Recipe:
                     "recipe: no_scaling must be true or false, since errors with and without standardization "
                     "cannot be compared"
                 )
-            if not isinstance(value, Range) and type(value) not in PLAIN:
+            if not isinstance(value, Range) and not is_plain(value):
                 raise UsageError(
-                    f"recipe: {name} must be a word, a number, true or false, or a range, not {shown(value)}"
+                    f"recipe: {name} must be a word, a finite number, true or false, or a range, not {shown(value)}"
                 )
         for name, each in self.ranges.items():
             for other, values in each.conditions.items():

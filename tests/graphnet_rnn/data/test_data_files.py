@@ -365,6 +365,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no inputs": (lambda: Sequences(None, T), "inputs must be an array of numbers, not None"),
     "lists": (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array of numbers, not"),
     "a number": (lambda: Sequences.of(5, [1]), "inputs must be a list of cases, not 5"),
+    "numbers of different widths": (
+        lambda: Sequences.of([[1], [2]], [[0.5, 1.0], [2.0]]), "must have the same shape in all cases, not (1,) and"),
     "a target": (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
     "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one number for each of the 2"),
     "weights of another case": (
@@ -465,6 +467,11 @@ def test_lengths_may_be_unsigned(tmp_path: Path) -> None:
         assert found is not None
         assert found.dtype == np.int64
         assert found.tolist() == [5, 4, 2]
+
+
+def test_weights_of_values_of_whole_cases_with_cases_first() -> None:
+    x, t, w = np.zeros((5, 7, 2)), np.ones((5, 3)), np.arange(15.0).reshape(5, 3)
+    np.testing.assert_array_equal(Sequences.cases_first(x, t, None, w).weights, w)
 
 
 def test_written_tables_are_read_back(tmp_path: Path) -> None:

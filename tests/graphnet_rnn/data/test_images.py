@@ -51,6 +51,12 @@ def test_idx(tmp_path: Path) -> None:
             np.testing.assert_array_equal(read_images(put(tmp_path / "n", idx(numbers, kind))), numbers)
 
 
+def test_bytes_and_other_numbers_are_not_joined(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", a1=BYTES, a2=BYTES.astype("int64"))
+    with pytest.raises(DataError, match="a1, a2 are bytes, which are divided by 255, and other numbers"):
+        read_images(tmp_path / "a.npz", "a*")
+
+
 def test_only_a_star_is_a_wildcard(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **{"a[1]": BYTES[:2], "a1": BYTES[2:]})
     assert len(read_images(tmp_path / "a.npz", "a[1]")) == 2

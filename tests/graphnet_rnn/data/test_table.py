@@ -272,7 +272,7 @@ def test_invalid_tables_are_rejected() -> None:
         "names": (
             {"x": [f"person {i}" for i in range(30)], "y": y * 10},
             Choice("x", "y"),
-            "'x' has 30 different texts in 30 rows",
+            "'x' has 30 different values in 30 rows",
         ),
         "thousands": (
             {"x": ["1,000", "2,000", "9"], "y": y},
@@ -290,7 +290,7 @@ def test_invalid_tables_are_rejected() -> None:
         "a target of names": (
             {"x": range(60), "k": [f"name {i}" for i in range(60)]},
             Choice("x", "k"),
-            "'k' has 60 different texts in 60 rows",
+            "'k' has 60 different values in 60 rows",
         ),
         "two targets, one of classes": (
             {"x": y, "y": y, "k": ["a", "b", "a"]},
@@ -397,6 +397,16 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
             Columns(**{"inputs": ("a",), "targets": ("y",), **settings})
     with pytest.raises(UsageError, match="date_format must be a str"):
         Choice("a", "y", date_format=3)
+    with pytest.raises(UsageError, match="date_format must not have %Z"):
+        Choice("a", "y", time="t", date_format="%Y-%m-%d %Z")
+    with pytest.raises(UsageError, match="inputs must be a list or a tuple, not a set"):
+        Choice({"a", "b"}, "y")
+    with pytest.raises(UsageError, match=r"targets \(--target\) is fixed by the model"):
+        Table({"a": [1.0, 2.0], "y": [0.5, 1.5]}, Choice("a", "z"), Columns(("a",), ("y",)))
+    two = rnn.Network([rnn.GRU(2)], 2, 2, reads="vectors")
+    two.columns = Columns(("a",), ("y",), {"y": ("u", "v")}, means={"a": np.float32(0.5)})
+    rnn.save(two, tmp_path / "two.safetensors")
+    assert rnn.load(tmp_path / "two.safetensors").columns == two.columns
 
 
 def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:

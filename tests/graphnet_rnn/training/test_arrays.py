@@ -271,6 +271,10 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [6, 11], one for each target, (6"),
     "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0; the least is"),
     "no weights": (DataError, {"weights": 0 * WEIGHTS}, "to train on, at least one target must have a weight above 0"),
+    "an output without targets": (
+        DataError, NUMBERS | {"weights": np.ones(S.shape) * (np.arange(S.shape[-1]) != 1)},
+        "no training case has a value of output 1, so it cannot be learned",
+    ),
     "no weight in given cases to validate": (DataError, {"valid": (X, T, 0 * WEIGHTS)}, "to validate on, at least"),
     "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on, at least"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),

@@ -236,7 +236,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("the following arguments are required: what", "draw"),
         ("what must not be empty", "draw ''"),
         ("folder is a folder without a run", "draw folder"),
-        ("text.txt is not a cell; give a model file", "draw text.txt"),
+        ("text.txt is not a cell; give the name of a cell", "draw text.txt"),
         ("this folder already exists and contains no explain.txt", "--show dump --out run"),
         ("history 'none.jsonl' cannot be read", "draw none.jsonl"),
         ("history 'zero.jsonl' cannot be read: it is a device", "draw zero.jsonl"),

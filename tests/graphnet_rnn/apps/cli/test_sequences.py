@@ -168,7 +168,7 @@ def test_columns_are_read_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
     assert main([*predict, "--inputs", "a,noise"]) == 2
     assert (
-        "--inputs is fixed by the model, which reads the columns a, b; leave it out"
+        "inputs (--inputs) is fixed by the model, which reads the columns a, b; leave it out"
         in capsys.readouterr().err
     )
     assert main(["predict", MODEL, "less.csv", "--case", "who", "--out", "p.csv"]) == 1
@@ -255,3 +255,35 @@ def test_classes_of_both_files_count_and_large_labels_are_rejected(capsys: Any) 
         "makes 149,000,448 classes for 150 targets; number the classes from 0 on" in capsys.readouterr().err
     )
     assert not Path("new").exists()
+
+
+def test_symbols_and_horizons_that_cannot_be_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("s.npz", x=np.arange(60).reshape(6, 10) * 10**6, y=np.zeros((6, 10), int))
+    assert main(["train", "s.npz", "--units", "2"]) == 2
+    assert "which makes 59,000,001 symbols for 60 inputs; number the symbols" in capsys.readouterr().err
+    lines = [f"{i % 4},{i // 4},{20_000 + i / 8}" for i in range(40)]  # four series of ten rows
+    Path("q.csv").write_text("s,t,y\n" + "\n".join(lines), encoding="utf-8")
+    options = ["--target", "y", "--case", "s", "--time-column", "t", "--horizon", "12", "--units", "2"]
+    assert main(["train", "q.csv", *options]) == 1
+    assert "no training case has a value of y +10, so it cannot be learned" in capsys.readouterr().err
+
+
+def test_classes_and_symbols_of_padded_steps_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0).integers
+    lengths, labels, symbols = draw(1, 9, 20), draw(0, 3, (8, 20)), draw(0, 4, (8, 20))
+    inside = np.arange(8)[:, None] < lengths
+    models = []
+    for padding in (0, -1, 99):
+        x, y = np.where(inside, symbols, abs(padding)), np.where(inside, labels, padding)
+        np.savez("p.npz", x=x, y=y, lengths=lengths)
+        assert main(["train", "p.npz", "--units", "2", "--epochs", "1", "--out", f"run{padding}"]) == 0
+        models.append(rnn.load(f"run{padding}/model.safetensors"))
+    assert [(model.inputs, model.outputs) for model in models] == [(4, 3)] * 3
+    np.testing.assert_array_equal(models[1].theta, models[0].theta)
+    np.testing.assert_array_equal(models[2].theta, models[0].theta)

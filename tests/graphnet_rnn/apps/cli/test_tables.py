@@ -243,7 +243,7 @@ def test_a_target_with_as_many_classes_as_rows(capsys: Any) -> None:
     how = "train n.csv --independent-rows --epochs 1 --quiet"
     for choice, said in (
         ("--inputs x --target z --loss softmax", "the target 'z' has 40 different values in 40 rows"),
-        ("--inputs x --target name", "the column 'name' has 40 different texts in 40 rows"),
+        ("--inputs x --target name", "the column 'name' has 40 different values in 40 rows"),
     ):
         assert main(f"{how} {choice} --out new".split()) in (1, 2)
         assert said in capsys.readouterr().err

@@ -50,6 +50,8 @@ def test_a_recipe_in_toml(read: Any, tmp_path: Path) -> None:
     assert recipe.data == str(tmp_path / "book.txt")
     assert (recipe.method, recipe.trials, recipe.seeds, recipe.name) == ("random", 5, 2, "mine")
     assert recipe.settings["units"] == Between(16, 256, log=True, whole=True)
+    drawn = [Between(-2, 1, whole=True).draw(np.random.default_rng(n)) for n in range(100)]
+    assert set(drawn) == {-2, -1, 0, 1}
     assert recipe.settings["dropout"] == Between(0.0, 0.5, when={"layers": (2, 3)})
     assert recipe.settings["clip_norm"] == 5
     assert recipe.halving == Halving(2, 2)
@@ -160,7 +162,7 @@ WRONG = [
     ("data = ''", "data must name a file"),
     ("speed = 3", "(did you mean seed?); options of train stand under [settings]"),
     ("settings = 3", "settings must be a table"),
-    ("[settings]\ncell = ['LSTM', 'GRU']", "cell must be a word, a number, true or false, or a range"),
+    ("[settings]\ncell = ['LSTM', 'GRU']", "cell must be a word, a finite number, true or false, or a range"),
     ("method = 'best'", "method must be 'grid' or 'random'"),
     ("method = 'random'\ntrials = 0", "trials must be"),
     ("seeds = 1000000000", "at most 100,000 runs"),
@@ -173,9 +175,11 @@ WRONG = [
     ("[halving]\nbrackets = 3", "halving: brackets must be"),
     ("[settings]\nseed = 3", "seed must not be among the settings: the sweep sets it"),
     ("[settings]\nno_scaling = { values = [true, false] }", "no_scaling must be true or false"),
-    ("[settings]\nunits = [3, 4]", "units must be a word, a number, true or false, or a range"),
+    ("[settings]\nunits = [3, 4]", "units must be a word, a finite number, true or false, or a range"),
     ("[settings]\nunits = { between = [3, 4] }", "units must be a value, or one of"),
-    ("[settings]\nunits = { values = [] }", "units: values must be words, numbers"),
+    ("[settings]\nunits = { values = [] }", "units: values must be words, finite numbers"),
+    ("[settings]\nrate = { values = [nan, 0.1] }", "rate: values must be words, finite numbers"),
+    ("[settings]\nrate = inf", "rate must be a word, a finite number"),
     ("[settings]\nrate = { log = [0, 1] }", "rate: a log range must begin above 0"),
     ("[settings]\nrate = { log = [1] }", "rate: a range must be two numbers, [a, b], not 1"),
     ("[settings]\nrate = { uniform = [2, 1] }", "rate: a range must go from a number to a larger"),
