@@ -367,10 +367,9 @@ def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -
     many.
     """
     found = {_spelled(cell) for cell in frame.texts(name) if not is_empty(cell)}
-    if (
-        len(found) > (MOST if chosen else most_categories(2 * len(frame) if target else len(frame)))
-        or not found
-    ):
+    if not found:
+        raise DataError(f"{frame.where}: the column {shown(name)} is empty; leave it out")
+    if len(found) > (MOST if chosen else most_categories(2 * len(frame) if target else len(frame))):
         remedy = "leave it out" + (f"; the most is {MOST}" if chosen else ", or name it among the categories")
         raise DataError(
             f"{frame.where}: the column {shown(name)} has {len(found):,} different values in {len(frame):,} rows; "
