@@ -125,7 +125,8 @@ def write_files(files: dict[Path, str]) -> None:
     """Writes all files, or none; raises BackendError rather than replace files not made by graphnet."""
     try:
         for path in files:
-            if path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
+            head = path.read_bytes()[:20] if path.is_file() else b""
+            if head and b" Made by graphnet" not in head:
                 raise BackendError(
                     f"save: {path} was not made by graphnet, so it is not overwritten; choose another name or a new "
                     "folder"

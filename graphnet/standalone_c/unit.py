@@ -94,7 +94,8 @@ class Unit:
 
     def weights_text(self, apart: bool) -> str:
         """The arrays of parameters and constants."""
-        head = ["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", ""] if apart else []
+        includes = ["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", ""]
+        head = [f"/* {MADE} */", *includes] if apart else []
         blocks = []
         for name, node in self.weights.items():
             if apart:

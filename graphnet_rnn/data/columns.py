@@ -235,10 +235,8 @@ def _words_for_empty(frame: Frame, name: str) -> str:
 
 def _is_numeric(cell: str) -> bool:
     """True for a number, also an infinite one."""
-    return (
-        as_number(cell) is not None
-        or re.fullmatch(r"[-+]?(inf(inity)?|[\d.]+e\+?\d+)", cell.lower()) is not None
-    )
+    number = re.fullmatch(r"[-+]?(inf(inity)?|(\d+\.?\d*|\.\d+)e\+?\d+)", cell.lower())
+    return as_number(cell) is not None or number is not None
 
 
 def kind_of(frame: Frame, name: str) -> str:
@@ -250,7 +248,8 @@ def kind_of(frame: Frame, name: str) -> str:
         return "categories"
     is_time = column.dtype.kind in "mM"
     cells = [] if is_time else [cell for cell in frame.texts(name) if not is_empty(cell)]
-    if not is_time and 2 * sum(map(_is_numeric, cells)) >= len(cells):
+    finite = sum(value is not None for value in frame.numbers(name))
+    if not is_time and 2 * (sum(map(_is_numeric, cells)) if finite else 0) >= len(cells):
         return "numbers"
     if not cells or all(as_date(cell) is not None for cell in cells):
         raise DataError(

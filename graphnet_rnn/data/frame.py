@@ -98,7 +98,10 @@ def frame_of(source: Any) -> Frame:
     for number, name in enumerate(heads):
         missing = not isinstance(name, str) and str(name) in ("None", "nan", "NaT", "<NA>")
         if missing or isinstance(name, bytes) or not str(name).strip():
-            raise DataError(f"Table: column {number + 1} has no name, but {shown(name)}; name it")
+            raise DataError(
+                f"Table: column {number + 1} has no name, but {shown(name)}; name it, or leave it out (pandas writes "
+                "its index so: use index=False)"
+            )
     require_distinct("Table", [str(name) for name in heads])
     columns = {str(name): _column(str(name), column) for name, column in given.items()}
     if len({len(column) for column in columns.values()}) != 1:
@@ -127,15 +130,13 @@ def _column(name: str, given: Any) -> Array:
             f"Table: the column {shown(name)} must be real numbers, texts or times, with one axis, not {found.dtype} "
             f"{list(found.shape)}"
         )
-    rounded = found.dtype.kind == "f" and isinstance(given, list | tuple) and any(map(_is_large, given))
-    kind = getattr(
-        given, "dtype", None
-    )  # of pandas and polars: whole numbers with missing ones, times with a zone
-    if (
-        rounded
-        or (found.dtype.kind == "f" and "int" in str(kind).lower())
-        or getattr(kind, "time_zone", None)
-    ):
+    kind = getattr(given, "dtype", None)
+    large = found.dtype.kind == "f" and isinstance(given, list | tuple) and any(map(_is_large, given))
+    whole = (
+        found.dtype.kind == "f" and "int" in str(kind).lower()
+    )  # of pandas and polars, with missing values
+    zoned = getattr(kind, "time_zone", None) is not None and (found == found.astype("M8[us]")).all()
+    if large or whole or zoned:
         found = np.array(list(given), dtype=object)  # exact; NumPy has no type for them
     return found.astype(object) if found.dtype.kind not in "biufmM" else found
 

@@ -131,7 +131,7 @@ def _measured(values: Array, there: Array) -> Pair | None:
         column = column[np.isfinite(column)]
         mean, deviation = 0.0, 1.0
         if not np.isin(column, (0, 1)).all():
-            unit = 2.0 ** math.frexp(np.abs(column).max())[1] / 2  # its square may be 0 or infinite
+            unit = math.ldexp(0.5, math.frexp(np.abs(column).max())[1])  # its square may be 0 or infinite
             mean, deviation = (
                 _rounded(each * unit) for each in ((column / unit).mean(), (column / unit).std())
             )

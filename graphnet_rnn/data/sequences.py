@@ -96,7 +96,7 @@ class Sequences:
             elif self.by_step is False and of_steps:
                 remedy = "; targets for each time step need a network without pool"
             raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{remedy}")
-        if t.ndim > 1 and not t.size:
+        if t.ndim == 3 and not t.size:
             raise DataError(f"Sequences: targets have no values: their shape is {list(t.shape)}")
         if self.by_step is None:
             object.__setattr__(self, "by_step", of_steps)
@@ -114,8 +114,8 @@ class Sequences:
                 f"Sequences: weights must be {list(t.shape)}, one for each target, {of_step}or ({cases},), for each "
                 f"case, not {list(w.shape)}"
             )
-        if w is not None and (w < 0).any():
-            raise DataError(f"Sequences: weights must be at least 0; the least is {np.nanmin(w):g}")
+        if w is not None and ((inside := self.target_weights()) < 0).any():
+            raise DataError(f"Sequences: weights must be at least 0; the least is {np.nanmin(inside):g}")
 
     @classmethod
     def cases_first(

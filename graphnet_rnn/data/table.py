@@ -131,10 +131,8 @@ class Table:
             names_of_cases = frame.texts(self._case)
             without = [row for row, name in enumerate(names_of_cases) if is_empty(name)]
             if without:
-                raise DataError(
-                    f"{frame.where}: row {without[0] + 1} has no value in the column {shown(self._case)}, which must "
-                    "name the case of each row; fill it in, or delete the row"
-                )
+                remedy = ", an empty cell, but must name the case of each row; fill it in, or delete the row"
+                raise frame.error(without[0], self._case, remedy)
             _, first, number = np.unique(names_of_cases, return_index=True, return_inverse=True)
             groups = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
             groups = [groups[i] for i in np.argsort(first)]
@@ -370,7 +368,7 @@ class Table:
                 values[self._index[: end + 1, n]] = o[: end + 1, n]
         found: dict[str, list[Any]] = {}
         if self._case is not None:
-            found[self._case] = self._frame[self._case][rows].tolist()
+            found[self._case] = self._cells(self._case, rows)
         time = self._choice.time or self.columns.time
         if time is not None and not by_case:
             found[time] = self._cells(time, rows)
@@ -383,12 +381,12 @@ class Table:
         for_cases = self.columns.horizon is None
         if o.dtype.kind not in "iuf" or not (o.shape == steps or (for_cases and o.shape == whole)):
             shapes = f"{list(steps)}, or {list(whole)} for whole cases" if for_cases else str(list(steps))
-            given = shown(outputs) if o.dtype == object else list(o.shape)
+            given = list(o.shape) if o.dtype.kind in "iuf" else shown(outputs)
             raise UsageError(f"{who}: outputs must be those of rnn.run, of shape {shapes}, not {given}")
         return o
 
-    def _cells(self, time: str, rows: Array) -> list[Any]:
-        column = self._frame[time][rows]
+    def _cells(self, name: str, rows: Array) -> list[Any]:
+        column = self._frame[name][rows]
         return written(column.astype("M8[us]")) if column.dtype.kind == "M" else column.tolist()
 
     def _following(self, o: Array, loss: str) -> dict[str, list[Any]]:
@@ -398,8 +396,8 @@ class Table:
         values = np.stack([self._outputs_at(o, rows[-1]) for rows in self._groups])
         found: dict[str, list[Any]] = {}
         if self._case is not None:
-            cases = self._frame[self._case][[rows[0] for rows in self._groups]].tolist()
-            found[self._case] = [case for case in cases for _ in range(horizon)]
+            first = np.repeat([rows[0] for rows in self._groups], horizon)
+            found[self._case] = self._cells(self._case, first)
         if self._times is not None and (time := self._choice.time or columns.time) is not None:
             after = self._times_after(horizon)
             known = [times for times in after if times is not None]
@@ -506,9 +504,13 @@ def _require_same(where: str | Path, choice: Choice, columns: Columns) -> None:
     }  # fmt: skip
     for name, option in options.items():
         given, fixed = getattr(choice, name), getattr(columns, name)
-        if given and not (set(given) <= set(fixed) if name == "categories" else given == fixed):
+        if name == "inputs":  # which may also have the targets and the case
+            same = set(given) <= set(fixed) <= {*given, *columns.targets, columns.case}
+        else:
+            same = set(given) <= set(fixed) if name == "categories" else given == fixed
+        if given and not same:
             raise UsageError(
-                f"{where}: {name} ({option}) is fixed by the model, which reads the columns "
+                f"{where}: {name} ({option}) is fixed by the columns of the model, which reads "
                 f"{', '.join(columns.inputs)}; leave it out"
             )
 

@@ -44,11 +44,13 @@ def require_times(who: str, calendar: Iterable[str], time: str | None, date_form
         raise UsageError(
             f"{who}: date_format must have codes of strptime, e.g. %d.%m.%Y %H:%M, not {shown(date_format)}"
         )
-    if date_format is not None and "%Z" in date_format:
+    codes = re.findall("%(.)", date_format or "")
+    if "Z" in codes:
         raise UsageError(
-            f"{who}: date_format must not have %Z, as names of zones are ambiguous; write offsets such as +0100, and %z"
+            f"{who}: date_format must not have %Z, as names of zones are ambiguous; if all times have one zone, write "
+            "its name in the format, such as %H:%M UTC; otherwise write offsets, such as +0100, and %z"
         )
-    if date_format is not None and "%z" in date_format and not re.search("%[HIcX]", date_format):
+    if "z" in codes and not set(codes) & set("HIcX"):
         raise UsageError(f"{who}: date_format with %z must have the hour (%H), as times are converted to UTC")
     odd = [name for name in calendar if name not in CALENDAR]
     if odd:

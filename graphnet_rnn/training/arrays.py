@@ -193,7 +193,7 @@ class Arrays(BatchesOfCases):
 
     def _require_known_outputs(self) -> None:
         """DataError for an output without any target in the training cases."""
-        if self._kind != "values":
+        if self._kind != "values" or self.loss is not None:
             return
         w = shares(self._train, self.unscored)
         known = (w > 0).any(axis=tuple(range(w.ndim - 1)))
@@ -201,9 +201,10 @@ class Arrays(BatchesOfCases):
             number = int(np.argmin(known))
             columns = self.model.columns
             name = f"output {number}" if columns is None else columns.output_names()[number]
+            smaller = "" if columns is None or columns.horizon is None else "a smaller horizon or "
             raise DataError(
-                f"Arrays: no training case has a value of {name}, so it cannot be learned; leave it out, or take a "
-                "smaller horizon or more cases"
+                f"Arrays: no training case has a value of {name}, so it cannot be learned; leave it out, or take "
+                f"{smaller}more cases"
             )
 
     def _require_weight(self) -> None:

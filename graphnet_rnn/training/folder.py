@@ -205,10 +205,10 @@ class RunWriter:
             sync(folder.history)
         size = self._history_size
         known = {"history_size": size, "history_digest": folder.history_digest(size)}
-        before = folder.checkpoints()
-        mode = (
-            stat.S_IMODE(before[-1].stat().st_mode) | stat.S_IWUSR if before else None
-        )  # private runs stay private
+        mode = None
+        for before in folder.checkpoints()[-1:]:  # private runs stay private
+            with contextlib.suppress(FileNotFoundError):
+                mode = stat.S_IMODE(before.stat().st_mode) | stat.S_IWUSR
         write_training_state(file, model, state, arrays, {**training, **known}, mode)
         self.tidy()
 

@@ -53,7 +53,8 @@ def joint_curves(
     if names is not None and len(names) != width:
         raise DrawingError(f"joint_curves: names must be {width}, one for each column, not {len(names)}.")
     chosen = _liveliest(frames) if columns is None else list(columns)
-    if not chosen or any(isinstance(column, bool) or column not in range(width) for column in chosen):
+    whole = all(isinstance(column, (int, np.integer)) and type(column) is not bool for column in chosen)
+    if not chosen or not whole or not all(0 <= column < width for column in chosen):
         raise DrawingError(f"joint_curves: columns must be among 0 ... {width - 1}, not {shown(columns)}.")
     figure = Chart(8.0, 0.9 + 1.25 * len(chosen))
     axes = figure.subplots(len(chosen), 1, squeeze=False, sharex=True)[:, 0]

@@ -213,8 +213,11 @@ def _panels(norms: Mapping[str, Any]) -> dict[str, dict[str, chart.Numbers]]:
     panels: dict[str, dict[str, chart.Numbers]] = {}
     for moment, lines in several.items():
         for name, values in lines.items():
-            line = np.asarray(values)
-            if line.ndim != 1 or line.dtype.kind not in "iuf":
+            try:
+                line = np.asarray(values, np.float64)
+            except (TypeError, ValueError):
+                line = np.zeros(())
+            if line.ndim != 1:
                 given = f"an array of shape {list(line.shape)}" if line.ndim else shown(values)
                 raise DrawingError(f"norms: {name!r} must be one norm for each distance, not {given}.")
             panels.setdefault(str(moment), {})[str(name)] = np.where(np.isfinite(line), line, np.nan)

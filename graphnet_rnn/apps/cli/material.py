@@ -55,6 +55,8 @@ __all__ = [
 
 #: Number of classes that is always accepted.
 FEW_CLASSES = 1000
+#: Maximum number of input symbols, and of labels.
+MOST_SYMBOLS = 1_000_000
 #: Default batch size; of fewer than 256 cases, an eighth of them, so that an epoch has several steps, but at least 4.
 FULL, LEAST_STEPS, LEAST = 32, 8, 4
 #: Share of the cases of a file for validation.
@@ -360,7 +362,9 @@ class FileMaterial(Material):
             self.columns.classes or () if self.columns and self.loss == "softmax" else ()
         )  # also unseen ones
         self.shape = {
-            "inputs": max(map(_symbols, parts)) if symbols else parts[0].inputs.shape[2],
+            "inputs": _few("symbols", 1 + max(_largest(part.inputs[part.inside()]) for part in parts))
+            if symbols
+            else parts[0].inputs.shape[2],
             "outputs": max(*(_outputs(part, self.loss) for part in parts), len(classes)),
             "loss": self.loss,
             "reads": "symbols" if symbols else "vectors",
@@ -516,11 +520,13 @@ def _largest(array: Array) -> int:
 
 def _outputs(part: Sequences, loss: str) -> int:
     targets = part.targets
-    if loss not in ("softmax", *SEQUENCE_LOSSES):
+    if loss in SEQUENCE_LOSSES:
+        return _few("labels", _largest(targets[part.target_weights() > 0]) + 1) + 1  # one more for the blank
+    if loss != "softmax":
         return int(targets.shape[-1])
     if targets.dtype.kind not in "iu":
         raise UsageError(
-            f"--loss {loss}: targets must be classes, whole numbers from 0 on, one for each step or case; use "
+            "--loss softmax: targets must be classes, whole numbers from 0 on, one for each step or case; use "
             "--loss squared for other numbers"
         )
     count = _largest(targets[part.target_weights() > 0]) + 1
@@ -529,14 +535,13 @@ def _outputs(part: Sequences, loss: str) -> int:
             f"the targets are whole numbers up to {count - 1:,}, which makes {count:,} classes for {targets.size:,} "
             "targets; number the classes from 0 on, or use --loss squared"
         )
-    return count + (loss in SEQUENCE_LOSSES)  # one more for the blank
+    return count
 
 
-def _symbols(part: Sequences) -> int:
-    count = _largest(part.inputs[part.inside()]) + 1
-    if count > max(FEW_CLASSES, part.inputs.size):
+def _few(what: str, count: int) -> int:
+    if count > MOST_SYMBOLS:
         raise UsageError(
-            f"the inputs are symbols, whole numbers up to {count - 1:,}, which makes {count:,} symbols for "
-            f"{part.inputs.size:,} inputs; number the symbols from 0 on, or make numbers of them: x[..., None]"
+            f"the {what} are whole numbers up to {count - 1:,}; the most is {MOST_SYMBOLS - 1:,}. Number those that "
+            "occur as 0, 1, 2, ..."
         )
     return count

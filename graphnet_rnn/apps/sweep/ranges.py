@@ -109,8 +109,7 @@ class Between(Range):
         yes_or_no("Between: log", self.log)
         yes_or_no("Between: whole", self.whole)
         ends = (self.low, self.high)
-        numbers = all(is_plain(end) and is_number(end) for end in ends)
-        if not numbers or not self.low < self.high:
+        if not all(is_number(end) and math.isfinite(end) for end in ends) or not self.low < self.high:
             raise UsageError(
                 f"a range must go from a number to a larger one, not from {self.low!r} to {self.high!r}"
             )
@@ -120,6 +119,9 @@ class Between(Range):
             raise UsageError(
                 f"the ends of a whole range must be whole numbers, not {self.low!r} and {self.high!r}"
             )
+        for name in ("low", "high"):
+            end = getattr(self, name)
+            object.__setattr__(self, name, end.item() if isinstance(end, np.generic) else end)
         object.__setattr__(self, "when", _conditions(self.when))
 
     def holds(self, value: Any) -> bool:

@@ -128,6 +128,19 @@ def test_each_c_file_has_its_own_header(tmp_path: Path) -> None:
         assert f'#include "{name}.h"' in (tmp_path / f"{name}.c").read_text("utf-8")
 
 
+def test_files_of_an_earlier_export_are_replaced(tmp_path: Path) -> None:
+    x = gn.input((4,), name="x")
+    function = gn.compile([gn.tanh(x) * gn.parameter(np.ones(4, np.float32))], [x])
+    (tmp_path / "empty.c").touch()
+    for _ in range(2):
+        function.save(f"{tmp_path}/folder/")
+        function.save(tmp_path / "empty.c")
+    assert (tmp_path / "empty.c").stat().st_size
+    (tmp_path / "folder" / "folder_weights.c").write_text("mine", encoding="ascii")
+    with pytest.raises(gn.BackendError, match=r"folder_weights\.c was not made by graphnet"):
+        function.save(f"{tmp_path}/folder/")
+
+
 def test_functions_without_c_code_are_rejected(tmp_path: Path) -> None:
     x = gn.input((4,), name="x")
     drawn = gn.RandomSource(0).normal(1.0, (4,))

@@ -403,7 +403,7 @@ def test_parquet_nulls_are_missing_values(tmp_path: Path) -> None:
         (
             {"x": numbers, "y": numbers, "who": ["a", None, "b", "b"]},
             {"case": "who"},
-            "row 2 has no value in .*who",
+            "row 2 of the column 'who' is 'None', an empty cell",
         ),
         ({"x": ["1", "?", "3", "7"], "y": numbers}, {}, "row 2 of the column 'x' is '\\?'"),
         ({"x": numbers, "y": ["1", "2", "?", "7"]}, {}, "row 3 of the column 'y' is '\\?'"),

@@ -401,7 +401,11 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
         Choice("a", "y", time="t", date_format="%Y-%m-%d %Z")
     with pytest.raises(UsageError, match="inputs must be a list or a tuple, not a set"):
         Choice({"a", "b"}, "y")
-    with pytest.raises(UsageError, match=r"targets \(--target\) is fixed by the model"):
+    again = Choice("a", "y", horizon=1, case="s", categories="s")  # the inputs are a, s and y
+    rows = {"a": [1.0, 2.0], "y": [0.5, 1.5], "s": [1, 1]}
+    table = Table(rows, again)
+    assert Table(rows, again, table.columns).columns == table.columns
+    with pytest.raises(UsageError, match=r"targets \(--target\) is fixed by the columns of the model"):
         Table({"a": [1.0, 2.0], "y": [0.5, 1.5]}, Choice("a", "z"), Columns(("a",), ("y",)))
     two = rnn.Network([rnn.GRU(2)], 2, 2, reads="vectors")
     two.columns = Columns(("a",), ("y",), {"y": ("u", "v")}, means={"a": np.float32(0.5)})

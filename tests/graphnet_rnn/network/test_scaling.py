@@ -91,6 +91,8 @@ def test_means_and_deviations_ignore_padding_and_missing_targets() -> None:
     for unit in (1e-25, 2.0**-600, 2.0**1000):  # the squares of the last two are 0 and infinite
         deviations = np.array(Scaling.of(Sequences(unit * X, T)).inputs[1])
         np.testing.assert_allclose(deviations / unit, X.std((0, 1)), rtol=1e-8)
+    largest = np.array([0.0, 1.7e308, -1.7e308]).reshape(3, 1, 1)
+    assert Scaling.of(Sequences(largest, largest)).inputs == ((0.0,), (1.38804419e308,))
     numbers = np.random.default_rng(0).integers(400, 600, (8, 2))
     assert Scaling.of(Sequences(X, numbers)) == Scaling.of(Sequences(X, 1.0 * numbers))
     spelled = np.where(np.arange(2) < [[1], [2], [2], [1], [0], [2], [2], [1]], numbers, -1)

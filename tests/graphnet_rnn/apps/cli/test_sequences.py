@@ -168,7 +168,7 @@ def test_columns_are_read_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
     assert main([*predict, "--inputs", "a,noise"]) == 2
     assert (
-        "inputs (--inputs) is fixed by the model, which reads the columns a, b; leave it out"
+        "inputs (--inputs) is fixed by the columns of the model, which reads a, b; leave it out"
         in capsys.readouterr().err
     )
     assert main(["predict", MODEL, "less.csv", "--case", "who", "--out", "p.csv"]) == 1
@@ -263,7 +263,7 @@ def test_symbols_and_horizons_that_cannot_be_learned(
     monkeypatch.chdir(tmp_path)
     np.savez("s.npz", x=np.arange(60).reshape(6, 10) * 10**6, y=np.zeros((6, 10), int))
     assert main(["train", "s.npz", "--units", "2"]) == 2
-    assert "which makes 59,000,001 symbols for 60 inputs; number the symbols" in capsys.readouterr().err
+    assert "the symbols are whole numbers up to 59,000,000; the most is 999,999" in capsys.readouterr().err
     lines = [f"{i % 4},{i // 4},{20_000 + i / 8}" for i in range(40)]  # four series of ten rows
     Path("q.csv").write_text("s,t,y\n" + "\n".join(lines), encoding="utf-8")
     options = ["--target", "y", "--case", "s", "--time-column", "t", "--horizon", "12", "--units", "2"]
@@ -287,3 +287,14 @@ def test_classes_and_symbols_of_padded_steps_do_not_count(
     assert [(model.inputs, model.outputs) for model in models] == [(4, 3)] * 3
     np.testing.assert_array_equal(models[1].theta, models[0].theta)
     np.testing.assert_array_equal(models[2].theta, models[0].theta)
+
+
+def test_long_tables_and_validation_tables_with_chosen_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{i},{i % 7},{i % 2},{i + 0.5}" for i in range(300)]
+    Path("s.csv").write_text("t,x,s,y\n" + "\n".join(lines), encoding="utf-8")
+    given = ["--inputs", "x", "--target", "y", "--time-column", "t", "--units", "2", "--epochs", "1"]
+    assert main(["train", "s.csv", *given, "--horizon", "3", "--valid", "s.csv"]) == 0
+    assert main(["train", "s.csv", *given, "--case", "s", "--categories", "s", "--loss", "squared"]) == 0

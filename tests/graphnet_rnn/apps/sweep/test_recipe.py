@@ -50,6 +50,7 @@ def test_a_recipe_in_toml(read: Any, tmp_path: Path) -> None:
     assert recipe.data == str(tmp_path / "book.txt")
     assert (recipe.method, recipe.trials, recipe.seeds, recipe.name) == ("random", 5, 2, "mine")
     assert recipe.settings["units"] == Between(16, 256, log=True, whole=True)
+    assert Between(np.float64(0.1), np.int64(2)).description() == {"uniform": [0.1, 2]}
     drawn = [Between(-2, 1, whole=True).draw(np.random.default_rng(n)) for n in range(100)]
     assert set(drawn) == {-2, -1, 0, 1}
     assert recipe.settings["dropout"] == Between(0.0, 0.5, when={"layers": (2, 3)})
