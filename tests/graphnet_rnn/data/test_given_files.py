@@ -151,7 +151,7 @@ def test_columns_have_one_role_and_types_are_inferred(tmp_path: Path) -> None:
             read_sequences(path, choice)
     for cell in (" ", "nan", "NaN", ""):
         path.write_text(f"a,c,y\n1,u,0\n2,{cell},1\n3,v,0\n")
-        with case(cell), pytest.raises(DataError, match="row 2 of the column 'c' is ' ', an empty cell"):
+        with case(cell), pytest.raises(DataError, match=r"row 2 of the column 'c' is '.*', an empty cell"):
             read_sequences(path, Choice(("a",), ("y",), case="c"))
     path.write_text("a,y\n1_000,0\n2,1\n")
     with pytest.raises(DataError, match="row 1 of the column 'a' is '1_000'"):
