@@ -26,6 +26,7 @@ __all__ = [
 EMPTY = frozenset(
     ["", "na", "n/a", "#n/a", "<na>", "nan", "+nan", "-nan", "-nan(ind)", "nat", "null", "none"]
 )
+_INFINITE = re.compile(r"[-+]?(inf(inity)?|(\d+\.?\d*|\.\d+)e\+?\d+)", re.IGNORECASE)
 #: Maximum number of categories of a column.
 MOST = 1000
 #: Maximum number that is accepted in any table, if categories are not chosen explicitly.
@@ -233,12 +234,6 @@ def _words_for_empty(frame: Frame, name: str) -> str:
     return f" ({', '.join(map(shown, words))})" if words else ""
 
 
-def _is_numeric(cell: str) -> bool:
-    """True for a number, also an infinite one."""
-    number = re.fullmatch(r"[-+]?(inf(inity)?|(\d+\.?\d*|\.\d+)e\+?\d+)", cell.lower())
-    return as_number(cell) is not None or number is not None
-
-
 def kind_of(frame: Frame, name: str) -> str:
     """Returns "numbers" or "categories"; DataError for times, and for texts that seem to be numbers."""
     column = frame[name]
@@ -248,8 +243,12 @@ def kind_of(frame: Frame, name: str) -> str:
         return "categories"
     is_time = column.dtype.kind in "mM"
     cells = [] if is_time else [cell for cell in frame.texts(name) if not is_empty(cell)]
-    finite = sum(value is not None for value in frame.numbers(name))
-    if not is_time and 2 * (sum(map(_is_numeric, cells)) if finite else 0) >= len(cells):
+    numbers = [] if is_time else frame.numbers(name)
+    found = sum(value is not None for value in numbers)
+    if found:  # infinite ones are numbers, too, which numbers_of then rejects
+        both = zip(frame.texts(name), numbers, strict=True)
+        found += sum(value is None and _INFINITE.fullmatch(cell) is not None for cell, value in both)
+    if not is_time and 2 * found >= len(cells):
         return "numbers"
     if not cells or all(as_date(cell) is not None for cell in cells):
         raise DataError(
