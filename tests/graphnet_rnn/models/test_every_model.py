@@ -312,8 +312,12 @@ def test_changed_equations_are_reported(tmp_path: Path) -> None:
 
 
 def test_equation_digests_differ_between_models() -> None:
-    found = {name: describe_model(make())["equations"] for name, make in MAKE.items()}
-    assert len({tuple(numbers) for numbers in found.values()}) == len(found)
+    seen: dict[tuple[Any, ...], str] = {}
+    for name, make in MAKE.items():
+        other = seen.setdefault(tuple(describe_model(make())["equations"]), name)
+        assert other == name, (
+            f"{name} and {other} in MAKE have the same equations and sizes: choose another size"
+        )
 
 
 class Forgetful(Line):
