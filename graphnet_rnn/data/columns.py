@@ -18,7 +18,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
 __all__ = [
-    "Columns", "categories_of", "encoded", "is_empty", "kind_of", "labels_of", "names", "notes_on_classes",
+    "Columns", "categories_of", "encoded", "is_empty", "kind_of", "labels_of", "moments", "names", "notes_on_classes",
     "numbers_of",
 ]  # fmt: skip
 
@@ -317,6 +317,13 @@ def _rounded(value: int | Fraction) -> float:
         return np.inf
 
 
+def moments(values: Array) -> tuple[float, float]:
+    """Mean and standard deviation, also of numbers whose squares are 0 or infinite."""
+    unit = math.ldexp(0.5, math.frexp(np.abs(values).max())[1])
+    scaled = values / unit
+    return float(scaled.mean() * unit), float(scaled.std() * unit)
+
+
 def coarse_step(values: Array, centered: Array | None = None) -> float:
     """Returns the step of float32 at these values if it is over 6 % of their deviation, else 0.
 
@@ -329,9 +336,7 @@ def coarse_step(values: Array, centered: Array | None = None) -> float:
             centered = values.astype(np.uint64) - values.min().astype(np.uint64)
         elif centered is None:
             centered = values
-        step = float(np.spacing(np.float32(most)))
-        largest = np.abs(centered).max() or 1  # its square may be 0 or infinite
-        deviation = float((centered / largest).std() * largest)
+        step, (_, deviation) = float(np.spacing(np.float32(most))), moments(centered)
         least = 0.0 if (values == np.rint(values)).all() else 4 * float(np.spacing(np.float64(most)))
     return step if least < deviation < 16 * step < np.inf else 0.0
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data.columns import Columns, indicators_of
+from graphnet_rnn.data.columns import Columns, indicators_of, moments
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, listed, number, shown, yes_or_no
@@ -131,15 +130,12 @@ def _measured(values: Array, there: Array) -> Pair | None:
         column = column[np.isfinite(column)]
         mean, deviation = 0.0, 1.0
         if not np.isin(column, (0, 1)).all():
-            unit = math.ldexp(0.5, math.frexp(np.abs(column).max())[1])  # its square may be 0 or infinite
-            mean, deviation = (
-                _rounded(each * unit) for each in ((column / unit).mean(), (column / unit).std())
-            )
+            mean, deviation = map(_rounded, moments(column))
         means.append(mean)
         deviations.append(deviation if deviation > 1e-6 * abs(mean) else 1.0)
     return (tuple(means), tuple(deviations)) if any(means) or set(deviations) != {1.0} else None
 
 
-def _rounded(value: np.floating[Any]) -> float:
+def _rounded(value: float) -> float:
     """Rounds to nine digits, so that sums on another processor give the same number."""
     return float(f"{value:.9g}")

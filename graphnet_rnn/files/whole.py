@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -39,8 +40,15 @@ def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
         raise error(f"{path} cannot be read: {_why(problem)}.") from None
 
 
-def write_atomically(path: str | Path, content: bytes, mode: int | None = None) -> None:
-    """Writes a file completely and durably, or not at all (see graphnet.system.files). SaveError keeps the old file."""
+def write_atomically(path: str | Path, content: bytes, like: str | Path | None = None) -> None:
+    """Writes a file completely and durably, or not at all (see graphnet.system.files). SaveError keeps the old file.
+
+    like: a file whose permissions a new file gets, with that of writing, so that what is private stays private.
+    """
+    mode = None
+    if like is not None:
+        with contextlib.suppress(OSError):
+            mode = stat.S_IMODE(os.stat(like).st_mode) | stat.S_IWUSR
     with _writing(path):
         files.write_whole(path, content, mode=mode)
 

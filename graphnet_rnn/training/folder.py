@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import math
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -205,11 +204,8 @@ class RunWriter:
             sync(folder.history)
         size = self._history_size
         known = {"history_size": size, "history_digest": folder.history_digest(size)}
-        mode = None
-        for before in folder.checkpoints()[-1:]:  # private runs stay private
-            with contextlib.suppress(FileNotFoundError):
-                mode = stat.S_IMODE(before.stat().st_mode) | stat.S_IWUSR
-        write_training_state(file, model, state, arrays, {**training, **known}, mode)
+        before = next(reversed(folder.checkpoints()), None)
+        write_training_state(file, model, state, arrays, {**training, **known}, before)
         self.tidy()
 
     def tidy(self) -> None:

@@ -148,15 +148,15 @@ def write_training_state(
     state: Mapping[str, Array],
     arrays: Mapping[str, Array],
     training: Mapping[str, Any],
-    mode: int | None = None,
+    before: Path | None = None,
 ) -> None:
     """Writes a checkpoint. state: the optimizer's arrays; arrays: others, in any memory. training: JSON; its "run" must
-    not change on resume. mode: permissions of the file.
+    not change on resume. before: the last checkpoint, whose permissions the new one gets.
     """
     named = {STATE + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
     named |= {STATE + name: np.asarray(array) for name, array in arrays.items()}
     description = {**describe_model(model), "training": {**training, "run": as_stored(training["run"])}}
-    write_atomically(path, ModelFile({**model_tensors(model), **named}, description).to_bytes(), mode)
+    write_atomically(path, ModelFile({**model_tensors(model), **named}, description).to_bytes(), before)
 
 
 def read_training_state(path: Path) -> TrainingState:

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import is_number, listed, shown, yes_or_no
+from graphnet_rnn.training.problem import plain
 
 __all__ = ["Between", "Range", "Values", "is_plain", "range_of"]
 
@@ -120,8 +121,7 @@ class Between(Range):
                 f"the ends of a whole range must be whole numbers, not {self.low!r} and {self.high!r}"
             )
         for name in ("low", "high"):
-            end = getattr(self, name)
-            object.__setattr__(self, name, end.item() if isinstance(end, np.generic) else end)
+            object.__setattr__(self, name, plain(getattr(self, name)))
         object.__setattr__(self, "when", _conditions(self.when))
 
     def holds(self, value: Any) -> bool:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -451,7 +449,7 @@ class Container:
         """
         kept, content = self._place(file)
         if not kept.exists():
-            write_atomically(kept, content, stat.S_IMODE(os.stat(file).st_mode) | stat.S_IWUSR)
+            write_atomically(kept, content, like=file)
         return str(kept)
 
     def place(self, file: str) -> str:

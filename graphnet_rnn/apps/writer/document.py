@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import stat
 from pathlib import Path
 
 from graphnet.settings import path as named_file
@@ -103,11 +101,7 @@ class Document:
         for number in range(1, 1000):
             place = own.with_name(f"{own.name}{UNSAVED}{'' if number == 1 else f'-{number}'}")
             if not place.exists() and not place.is_symlink():
-                mode = None
-                # A private text stays private; the copy can be saved again.
-                with contextlib.suppress(OSError):
-                    mode = stat.S_IMODE(own.stat().st_mode) | stat.S_IWUSR
-                write_atomically(place, self._bytes(text), mode)
+                write_atomically(place, self._bytes(text), like=own)
                 return place
         raise SaveError(f"there are already a thousand unsaved texts next to {own}; remove some")
 
