@@ -156,8 +156,8 @@ def by_program(job: DefaultsJob, data: Data, out: Path) -> None:
         network = rnn.Network(layers, symbols, symbols, seed=job.seed)
         problem = rnn.CarriedText(network, corpus, threads=1, sample=0)
     else:
-        choice = rnn.data.Choice(data.inputs, data.targets, pieces=PIECE)
-        cases = rnn.data.read_sequences(data.path, choice)
+        table = rnn.data.Table(data.path, inputs=data.inputs, targets=data.targets, pieces=PIECE)
+        cases = table.sequences
         network = rnn.Network(
             layers,
             len(data.inputs),

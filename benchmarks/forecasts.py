@@ -25,7 +25,7 @@ from graphnet.graph.node import Array
 from graphnet.system.streams import prepare_streams
 
 HORIZON, LAGS = 7, 28
-CHOICE = rnn.data.Choice(targets="temp_max", time="date", calendar="day", horizon=HORIZON)
+COLUMNS: dict[str, Any] = {"targets": "temp_max", "time": "date", "calendar": "day", "horizon": HORIZON}
 
 
 def table() -> dict[str, list[str]]:
@@ -40,7 +40,7 @@ def table() -> dict[str, list[str]]:
 
 def methods(columns: dict[str, list[str]], seeds: int) -> Iterator[tuple[str, list[Array]]]:
     """Yields the name of a method and its forecasts (rows, HORIZON), one array for each seed."""
-    whole = rnn.data.Table(columns, CHOICE)
+    whole = rnn.data.Table(columns, **COLUMNS)
     yield "last value", [whole.naive()[:, 0]]
     yield "value 365 days before", [whole.naive(365)[:, 0]]
     test = tested(columns)
@@ -70,7 +70,7 @@ def tested(columns: dict[str, list[str]]) -> Array:
 
 def lagged(x: Array) -> Array:
     """Inputs of the last days beside each other; categories and calendar only of the last day."""
-    whole = rnn.data.Table(table(), CHOICE).columns.input_names()
+    whole = rnn.data.Table(table(), **COLUMNS).columns.input_names()
     numbers = [i for i, name in enumerate(whole) if " " not in name]
     before = [np.roll(x[:, numbers], lag, axis=0) for lag in range(1, LAGS)]
     return np.concatenate([x, *before], axis=1)
@@ -78,7 +78,7 @@ def lagged(x: Array) -> Array:
 
 def network(cell: rnn.Cell, past: dict[str, Array], whole: dict[str, list[str]], seed: int) -> Array:
     """Forecasts of a network that was trained on the past."""
-    train = rnn.data.Table(past, rnn.data.Choice(**{**vars(CHOICE), "pieces": 100}))
+    train = rnn.data.Table(past, **COLUMNS, pieces=100)
     inputs = len(train.columns.input_names())
     learned, kept = train.split(0.1)
     scaling = rnn.data.Scaling.of(learned)
@@ -87,7 +87,7 @@ def network(cell: rnn.Cell, past: dict[str, Array], whole: dict[str, list[str]],
     trainer = rnn.Trainer(rnn.Arrays(net, learned, valid=kept, batch=2), settings, progress=False)
     trainer.run()
     trainer.take_best()
-    found = rnn.data.Table(whole, rnn.data.Choice(), train.columns)
+    found = rnn.data.Table(whole, train.columns)
     outputs: Array = rnn.run(net, found.inputs)[0][:, 0]
     return outputs
 
@@ -97,7 +97,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="runs of each network")
     seeds = parser.parse_args().seeds
     columns = table()
-    whole = rnn.data.Table(columns, CHOICE)
+    whole = rnn.data.Table(columns, **COLUMNS)
     targets, weights = whole.sequences.targets[:, 0], whole.sequences.target_weights()[:, 0]
     rows = tested(columns)[:, None] & (weights > 0)
     print("| method | MAE, °C | 1 day ahead | 7 days ahead | RMSE, °C |\n|---|---:|---:|---:|---:|")

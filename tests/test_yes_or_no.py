@@ -76,6 +76,12 @@ def again(v: Any) -> None:
     rnn.Sweep(sweep.Recipe(str(text), settings), text.parent / "sweep").run(retry=v)
 
 
+def arrays() -> Path:
+    np.savez(path := new("a.npz"), x=np.ones((2, 2, 1)), y=np.ones((2, 2, 1)))
+    return path
+
+
+ROWS = {"x": [1.0, 2.0], "y": [1.5, 2.5]}
 #: Boolean argument -> a call with the value.
 CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet.compile: check": lambda v: gn.compile([cost], [x], check=v),
@@ -109,10 +115,11 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.Runner: read_by_output": lambda v: rnn.Runner(net(), read_by_output=v),
     "graphnet_rnn.Sweep.run: retry": again,
     "graphnet_rnn.Trainer: progress": lambda v: rnn.Trainer(rnn.Arrays(net(), LABELS, LABELS, batch=2), progress=v),
-    "graphnet_rnn.data.Choice: cases_first": lambda v: rnn.data.Choice(cases_first=v),
-    "graphnet_rnn.data.Choice: independent": lambda v: rnn.data.Choice(independent=v),
     "graphnet_rnn.data.Columns: independent": lambda v: rnn.data.Columns(("a",), ("b",), independent=v),
-    "graphnet_rnn.data.Choice: whole": lambda v: rnn.data.Choice(whole=v),
+    "graphnet_rnn.data.Table: independent": lambda v: rnn.data.Table(ROWS, targets="y", independent=v),
+    "graphnet_rnn.data.Table: whole": lambda v: rnn.data.Table(ROWS, targets="y", whole=v),
+    "graphnet_rnn.data.read_sequences: cases_first":
+        lambda v: rnn.data.read_sequences(arrays(), cases_first=v),
     "graphnet_rnn.data.Sequences: by_step": lambda v: rnn.data.Sequences(ONES[..., None], ONES, by_step=v),
     "graphnet_rnn.energy.EnergyModel.check_data: exact": lambda v: RBM.check_data("v", BITS, exact=v),
     "graphnet_rnn.energy.RBM.sample: means": lambda v: RBM.sample(2, 1, means=v),

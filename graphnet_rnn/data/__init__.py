@@ -8,8 +8,7 @@ sequences  padded sequences of different lengths
 scaling  standardized inputs and outputs
 table_files  CSV and Parquet files, as columns by name
 frame  columns of a table by name
-table_roles  columns of a training table, determined from a choice
-choice  the arrays or columns of a file to read
+table_roles  columns of a training table, determined from their names
 columns  cells of tables as numbers: dates, categories, empty cells
 table  sequences from the rows of tables; predictions as tables
 sequence_files  sequences from files of arrays, tables and music
@@ -25,7 +24,6 @@ from graphnet.lazy import lazy_imports
 with lazy_imports(__name__):
     from graphnet_rnn.data.batches import Batches as Batches
     from graphnet_rnn.data.characters import read_text as read_text
-    from graphnet_rnn.data.choice import Choice as Choice
     from graphnet_rnn.data.columns import Columns as Columns
     from graphnet_rnn.data.images import read_images as read_images
     from graphnet_rnn.data.missing import with_missing as with_missing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
 __all__ = [
-    "Columns", "categories_of", "encoded", "is_empty", "kind_of", "labels_of", "moments", "names", "notes_on_classes",
-    "numbers_of",
+    "Columns", "Names", "categories_of", "encoded", "is_empty", "kind_of", "labels_of", "moments", "names",
+    "notes_on_classes", "numbers_of",
 ]  # fmt: skip
 
+#: Names of columns: a tuple or list, or a string in which commas separate them.
+Names: TypeAlias = Sequence[str]
 #: Cells that count as empty, in lower case, as in pandas; -nan and -nan(ind) are NaN as C prints it.
 EMPTY = frozenset(
     ["", "na", "n/a", "#n/a", "<na>", "nan", "+nan", "-nan", "-nan(ind)", "nat", "null", "none"]

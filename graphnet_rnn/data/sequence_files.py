@@ -1,4 +1,4 @@
-"""Sequences from files of arrays, tables and music."""
+"""Sequences from files of arrays and music."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.arrays import array_names, read_arrays
-from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
-from graphnet_rnn.data.table import Table
-from graphnet_rnn.data.table_files import TABLES
+from graphnet_rnn.data.table_files import TABLES, is_table
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import path, shown
+from graphnet_rnn.settings import path, shown, text, whole_number, yes_or_no
 
 __all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences"]
 
@@ -23,123 +21,109 @@ __all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences"]
 LENGTHS = "lengths"
 
 
-def read_sequences(path: str | Path, choice: Choice) -> Sequences:
-    """Reads the sequences of a file of arrays (.npz), a table (.csv, .parquet) or music (.mid)
+def read_sequences(
+    path: str | Path,
+    *,
+    inputs: str | None = None,
+    targets: str | None = None,
+    weights: str | None = None,
+    lengths: str | None = None,
+    cases_first: bool = False,
+    pieces: int | None = None,
+) -> Sequences:
+    """Reads the sequences of a file of arrays (.npz) or music (.mid); rnn.data.Table reads tables
 
     path: the file; its ending selects the format.
-    choice: names of the arrays or columns to read, an rnn.data.Choice.
+    inputs, targets: names of arrays; by default "x" and "y". Music has none: its inputs are the keys that sound in each
+    tenth of a second (time, 1, 88), its targets those of the next.
+    weights: name of the array of weights; default None, all equal.
+    lengths: name of the array of lengths; by default "lengths", if the file has it.
+    cases_first: True if arrays are (cases, time, ...), not (time, cases, ...); default False.
+    pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
     Raises DataError, UsageError.
 
-    >>> rows = [[1.0, 5.5], [2.0, 6.5], [3.0, 7.5]]
-    >>> np.savetxt("demand.csv", rows, delimiter=",", header="temperature,demand", comments="")
-    >>> data = rnn.data.read_sequences("demand.csv", rnn.data.Choice(targets=("demand",)))
-    >>> data.inputs.shape, data.targets.ravel().tolist()
-    ((3, 1, 1), [5.5, 6.5, 7.5])
+    >>> np.savez("sums.npz", x=np.ones((4, 2, 1)), total=np.arange(1.0, 5)[:, None, None].repeat(2, axis=1))
+    >>> data = rnn.data.read_sequences("sums.npz", targets="total")
+    >>> data.inputs.shape, data.targets[:, 0].ravel().tolist()
+    ((4, 2, 1), [1.0, 2.0, 3.0, 4.0])
     """
-    path, ending = _named("read_sequences: path", path)
-    if ending in MUSIC:
-        found = _of_music(path, choice)
-    elif ending == ARRAYS:
-        found = _of_arrays(path, choice)
+    file = _checked(path, cases_first, inputs=inputs, targets=targets, weights=weights, lengths=lengths)
+    if file.suffix.lower() in MUSIC:
+        roll = read_midi(file)
+        if len(roll) < 2:
+            raise DataError(f"{file} must have at least two frames, to predict the next one; got one")
+        found = Sequences(roll[:-1, None], roll[1:, None])
     else:
-        return Table(path, choice).sequences
-    return found if choice.pieces is None else found.pieces(choice.pieces)
+        chosen = [inputs or "x", targets or "y", lengths or LENGTHS]
+        arrays = read_arrays(file, chosen if weights is None else [*chosen, weights])
+        x, t = _inputs(file, arrays, inputs), _array(file, arrays, targets or "y")
+        w = None if weights is None else _array(file, arrays, weights)
+        kind = Sequences.cases_first if cases_first else Sequences
+        found = named_sequences(str(file), x, t, _lengths(file, arrays, lengths), w, kind=kind)
+    return found if pieces is None else found.pieces(whole_number("read_sequences: pieces", pieces))
 
 
-def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
+def read_inputs(
+    path: str | Path,
+    *,
+    inputs: str | None = None,
+    lengths: str | None = None,
+    cases_first: bool = False,
+    pieces: int | None = None,
+) -> tuple[Array, Array | None]:
     """Reads the inputs of arrays or music, and the length of each case (None: all equal); the file may lack targets."""
-    path, ending = _named("path", path)
-    lengths = None
-    if ending in MUSIC:
-        x = read_midi(path)[:, None]
+    file = _checked(path, cases_first, inputs=inputs, lengths=lengths)
+    n = None
+    if file.suffix.lower() in MUSIC:
+        x = read_midi(file)[:, None]
     else:
-        arrays = read_arrays(path, [*(choice.inputs or "x"), choice.lengths or LENGTHS])
-        x, lengths = _inputs(path, arrays, choice), _lengths(path, arrays, choice)
-        x = np.swapaxes(x, 0, 1) if choice.cases_first else x
-    if choice.pieces is None:
-        return x, lengths
-    cut = Sequences(x, np.zeros(x.shape[:2]), lengths).pieces(choice.pieces)
+        arrays = read_arrays(file, [inputs or "x", lengths or LENGTHS])
+        x, n = _inputs(file, arrays, inputs), _lengths(file, arrays, lengths)
+        x = np.swapaxes(x, 0, 1) if cases_first else x
+    if pieces is None:
+        return x, n
+    cut = Sequences(x, np.zeros(x.shape[:2]), n).pieces(whole_number("read_sequences: pieces", pieces))
     return cut.inputs, cut.lengths
 
 
-def _named(argument: str, given: str | Path) -> tuple[Path, str]:
-    file = path(argument, given)
-    ending = file.suffix.lower()
-    if ending not in ENDINGS:
+def _checked(given: str | Path, cases_first: bool, **names: str | None) -> Path:
+    """Returns the path of a file of arrays or music. Raises UsageError for others, and for names in music."""
+    file = path("read_sequences: path", given)
+    if is_table(file):
+        raise UsageError(f"{file} is a table: use rnn.data.Table, whose `sequences` are those of its rows")
+    if file.suffix.lower() not in (ARRAYS, *MUSIC):
         raise UsageError(f"{file}: a file of sequences must end in {', '.join(ENDINGS)}")
-    return file, ending
+    chosen = [text(f"read_sequences: {what}", name) for what, name in names.items() if name is not None]
+    if (yes_or_no("read_sequences: cases_first", cases_first) or chosen) and file.suffix.lower() in MUSIC:
+        raise UsageError(
+            f"{file}: the inputs of music are the keys of a frame, its targets those of the next frame; do not choose "
+            "arrays"
+        )
+    return file
 
 
-def _refuse_tables_only(path: Path, choice: Choice) -> None:
-    of_tables = ("time", "calendar", "categories", "horizon", "date_format", "independent")
-    odd = [name for name in of_tables if getattr(choice, name)]
-    if odd:
-        raise UsageError(f"{path}: {odd[0]} applies only to tables; leave it out")
-
-
-# -- arrays ------------------------------------------------------------------------------------
-
-
-def _of_arrays(path: Path, choice: Choice) -> Sequences:
-    chosen = [*(choice.inputs or "x"), *(choice.targets or "y"), choice.lengths or LENGTHS]
-    arrays = read_arrays(path, [*chosen, *([choice.weights] if choice.weights is not None else [])])
-    x, t = _inputs(path, arrays, choice), _array(path, arrays, tuple(choice.targets), "y")
-    weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
-    kind = Sequences.cases_first if choice.cases_first else Sequences
-    return named_sequences(str(path), x, t, _lengths(path, arrays, choice), weights, kind=kind)
-
-
-def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array | None:
-    if choice.lengths is None and LENGTHS not in arrays:
+def _lengths(file: Path, arrays: Mapping[str, Array], name: str | None) -> Array | None:
+    if name is None and LENGTHS not in arrays:
         return None
-    found = _array(path, arrays, (choice.lengths or LENGTHS,), "")
+    found = _array(file, arrays, name or LENGTHS)
     return found.astype(np.int64) if found.dtype.kind == "u" and found.max(initial=0) < 2**63 else found
 
 
-def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
-    if choice.case is not None:
-        raise UsageError(
-            f"{path}: a column of cases applies only to tables; the cases of arrays are on an axis"
-        )
-    _refuse_tables_only(path, choice)
-    x = _array(path, arrays, tuple(choice.inputs), "x")
+def _inputs(file: Path, arrays: Mapping[str, Array], name: str | None) -> Array:
+    x = _array(file, arrays, name or "x")
     if x.ndim not in (2, 3) or not x.size:
         raise DataError(
-            f"{path}: inputs must be (time, cases, width), or symbols (time, cases), not {list(x.shape)}"
+            f"{file}: inputs must be (time, cases, width), or symbols (time, cases), not {list(x.shape)}"
         )
     return x
 
 
-def _array(path: Path, arrays: Mapping[str, Array], names: tuple[str, ...], default: str) -> Array:
-    name = ", ".join(names) or default
+def _array(file: Path, arrays: Mapping[str, Array], name: str) -> Array:
     if name not in arrays:
-        raise DataError(f"{path} has no array {shown(name)}; it has {', '.join(array_names(path)) or 'none'}")
+        raise DataError(f"{file} has no array {shown(name)}; it has {', '.join(array_names(file)) or 'none'}")
     return arrays[name]
 
 
-# -- music -------------------------------------------------------------------------------------
-
-
-def _of_music(path: Path, choice: Choice) -> Sequences:
-    """Returns the keys that sound in each tenth of a second (time, 1, 88) as inputs, those of the next as targets."""
-    if (
-        choice.inputs
-        or choice.targets
-        or choice.case
-        or choice.weights
-        or choice.lengths
-        or choice.cases_first
-    ):
-        raise UsageError(
-            f"{path}: the inputs of music are the keys of a frame, its targets those of the next frame; do not "
-            "choose columns or arrays"
-        )
-    _refuse_tables_only(path, choice)
-    roll = read_midi(path)
-    if len(roll) < 2:
-        raise DataError(f"{path} must have at least two frames, to predict the next one; got one")
-    return Sequences(roll[:-1, None], roll[1:, None])
-
-
 ARRAYS, MUSIC = ".npz", (".mid", ".midi")
+#: Suffixes of files of sequences, with those of tables.
 ENDINGS = (ARRAYS, *TABLES, *MUSIC)

@@ -11,15 +11,23 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
-from graphnet_rnn.data.choice import Choice
-from graphnet_rnn.data.columns import Columns, encoded, is_empty, labels_of, notes_on_classes, numbers_of
+from graphnet_rnn.data.columns import (
+    Columns,
+    Names,
+    encoded,
+    is_empty,
+    labels_of,
+    names,
+    notes_on_classes,
+    numbers_of,
+)
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table_roles import fitted
 from graphnet_rnn.data.times import step_between, times_after, times_of, written
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import fraction, one_of, shown, whole_number
+from graphnet_rnn.settings import fraction, one_of, shown, text, whole_number, yes_or_no
 
 __all__ = ["Forecast", "Table"]
 
@@ -36,7 +44,7 @@ class Forecast:
     time: name of the column of the times, "" for row numbers.
 
     >>> rows = {"sold": [3.0, 5.0, 4.0, 6.0, 5.0, 7.0]}
-    >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", horizon=2))
+    >>> table = rnn.data.Table(rows, targets="sold", horizon=2)
     >>> (forecast,) = table.forecasts(np.full((6, 1, 2), 5.5))
     >>> forecast.target, forecast.after.tolist(), forecast.predicted.tolist()
     ('sold', [7, 8], [5.5, 5.5])
@@ -55,9 +63,27 @@ class Forecast:
 class Table:
     """Sequences from a table, with the times and cases of its rows.
 
-    source: path of a .csv or .parquet file, a pandas DataFrame, or a mapping from names to columns.
-    choice: columns to read, an rnn.data.Choice; without targets, the table serves only for predictions.
-    columns: Columns of a trained network, to encode new data in the same way; default None, determined from this table.
+    source: path of a .csv or .parquet file, a DataFrame of pandas or polars, or a mapping from names to columns.
+    columns: Columns of a trained network (net.columns), to encode new data in the same way; default None, determined
+    from this table and the following arguments. With them, only case, time, date_format, weights, whole and pieces
+    apply.
+
+    inputs: names of the input columns; by default all columns without another role.
+    targets: names of the target columns; without any, the table serves only for predictions.
+    categories: columns of numbers that are categories; columns of texts always are. The column of the case is an input
+    only if it is among the categories or inputs.
+    horizon: number of following rows to predict; default None, targets are in the same row as inputs. With a horizon,
+    targets are always inputs, too.
+    case: column with the case (sequence) of each row; default None, one case.
+    time: column with the time of each row, by which rows are sorted: dates or numbers; default None, rows are in order.
+    calendar: features of the time to add to the inputs, of "hour", "weekday", "day" and "month".
+    date_format: format of dates in texts, as in datetime.strptime; default None, ISO 8601.
+    independent: True if rows do not depend on each other: each row is then a case of one time step; default False.
+    weights: name of the column of weights; default None, all equal.
+    whole: True if each case has one target, in its last row; default False.
+    pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
+
+    Names are a tuple or list, or a string in which commas separate them.
 
     Columns of texts are categories, one-hot encoded. Empty cells of input columns are replaced by the mean of the
     column, and marked by an additional input. Targets in empty cells have weight 0. Attributes: `columns` (Columns, set
@@ -65,7 +91,7 @@ class Table:
     about irregular data. Raises DataError, UsageError.
 
     >>> rows = {"day": ["2024-05-01", "2024-05-02", "2024-05-03"], "sky": ["sun", "rain", "sun"], "sold": [9, 4, 7]}
-    >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", time="day", horizon=1))
+    >>> table = rnn.data.Table(rows, targets="sold", time="day", horizon=1)
     >>> table.columns.input_names()
     ['sky = rain', 'sky = sun', 'sold']
     >>> table.sequences.targets.ravel().tolist(), table.sequences.weights.ravel().tolist()
@@ -74,33 +100,56 @@ class Table:
     {'day': ['2024-05-04'], 'step': [1], 'predicted_sold': [6.5]}
     """
 
-    def __init__(self, source: Any, choice: Choice, columns: Columns | None = None) -> None:
-        if not isinstance(choice, Choice):
-            raise UsageError(
-                f"Table: choice must be an rnn.data.Choice, e.g. rnn.data.Choice(targets='y'), not {shown(choice)}"
-            )
-        if columns is not None and not isinstance(columns, Columns):
-            raise UsageError(f"Table: columns must be those of a model, net.columns, not {shown(columns)}")
-        self._frame, self._choice = frame_of(source), choice
-        self.where = self._frame.where
-        if choice.cases_first or choice.lengths is not None:
-            raise UsageError(
-                f"{self.where}: cases_first and lengths apply only to arrays; each row of a table is a time "
-                "step. Leave them out"
-            )
-        if columns is not None:
-            _require_same(self.where, choice, columns)
-        self.columns = fitted(self._frame, choice) if columns is None else columns
-        frame, time = self._frame, choice.time or self.columns.time
-        if choice.date_format is not None:  # a model reads dates in any format
-            if time is None:
+    def __init__(
+        self,
+        source: Any,
+        columns: Columns | None = None,
+        *,
+        inputs: Names = (),
+        targets: Names = (),
+        categories: Names = (),
+        horizon: int | None = None,
+        case: str | None = None,
+        time: str | None = None,
+        calendar: Names = (),
+        date_format: str | None = None,
+        independent: bool = False,
+        weights: str | None = None,
+        whole: bool = False,
+        pieces: int | None = None,
+    ) -> None:
+        self._frame = frame = frame_of(source)
+        self.where = frame.where
+        self._weighted = None if weights is None else text("Table: weights", weights)
+        self._whole = yes_or_no("Table: whole", whole)
+        self._pieces = None if pieces is None else whole_number("Table: pieces", pieces)
+        described: dict[str, Any] = {
+            "inputs": names("Table: inputs", inputs),
+            "targets": names("Table: targets", targets),
+            "categories": names("Table: categories", categories),
+            "calendar": names("Table: calendar", calendar),
+            "horizon": None if horizon is None else whole_number("Table: horizon", horizon),
+            "independent": yes_or_no("Table: independent", independent),
+        }
+        of_rows: dict[str, Any] = {"case": case, "time": time, "date_format": date_format}
+        for what, given in of_rows.items():
+            if given is not None:
+                text(f"Table: {what}", given)
+        if columns is None:
+            self.columns = fitted(frame, weights=self._weighted, **described, **of_rows)
+        elif isinstance(columns, Columns):
+            fixed = next((what for what, given in described.items() if given), None)
+            if fixed is not None:
                 raise UsageError(
-                    f"{self.where}: date_format needs a column of times (--time-column); leave it out"
+                    f"{self.where}: {fixed} is fixed by the columns of the model, which reads "
+                    f"{', '.join(columns.inputs)}; leave it out"
                 )
-            self.columns = replace(self.columns, date_format=choice.date_format)
-        self._case = choice.case or self.columns.case
+            self.columns = replace(columns, **{what: given for what, given in of_rows.items() if given})
+        else:
+            raise UsageError(f"Table: columns must be those of a model, net.columns, not {shown(columns)}")
+        self._require_one_unit()
         self._times: Array | None = None
-        self._zoned, zones = False, []
+        self._zoned, zones, time = False, [], self.columns.time
         if time is not None:
             self._times, self._zoned = times_of(frame, time, self.columns.date_format)
             zones = [f"times of the column {shown(time)} are read as UTC"] * self._zoned
@@ -109,8 +158,8 @@ class Table:
         x, notes = encoded(self.columns, frame, self._times)
         self.notes = [*zones, *notes, *notes_on_classes(self.columns, frame)]
         self._x = x
-        self._groups = self._rows_of_cases(time)
-        one = self._case is None and time is None and not (choice.whole or self.columns.independent)
+        self._groups = self._rows_of_cases()
+        one = self.columns.case is None and time is None and not (self._whole or self.columns.independent)
         if one and len(frame) > 2:
             self.notes.append(
                 "all rows are one series, in the order of the file (see also --independent-rows)"
@@ -118,21 +167,37 @@ class Table:
         self._index, self.lengths, _ = self._segments(self._groups)
         self.inputs: Array = x[self._index]
 
+    def _require_one_unit(self) -> None:
+        """Raises UsageError unless a case is one row, one target, segments, or a series to forecast."""
+        units = {
+            "independent rows": self.columns.independent,
+            "cases with one target (whole, --pool)": self._whole,
+            "segments (pieces)": self._pieces is not None,
+        }
+        chosen = [what for what, is_chosen in units.items() if is_chosen]
+        if len(chosen) > 1:
+            raise UsageError(f"{self.where}: {chosen[0]} cannot be {chosen[1]}; leave out one of the two")
+        if self._whole and self.columns.horizon is not None:
+            raise UsageError(
+                f"{self.where}: horizon does not apply to cases with one target (whole, --pool); leave out one of the "
+                "two"
+            )
+
     # -- rows and cases ----------------------------------------------------------------------------
 
-    def _rows_of_cases(self, time: str | None) -> list[Array]:
+    def _rows_of_cases(self) -> list[Array]:
         """Returns the rows of each case in the order of time."""
-        frame, times = self._frame, self._times
+        frame, times, time, case = self._frame, self._times, self.columns.time, self.columns.case
         if self.columns.independent:
             return list(np.arange(len(frame))[:, None])
-        if self._case is None:
+        if case is None:
             groups = [np.arange(len(frame))]
         else:
-            names_of_cases = frame.texts(self._case)
+            names_of_cases = frame.texts(case)
             without = [row for row, name in enumerate(names_of_cases) if is_empty(name)]
             if without:
                 remedy = ", an empty cell, but must name the case of each row; fill it in, or delete the row"
-                raise frame.error(without[0], self._case, remedy)
+                raise frame.error(without[0], case, remedy)
             _, first, number = np.unique(names_of_cases, return_index=True, return_inverse=True)
             groups = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
             groups = [groups[i] for i in np.argsort(first)]
@@ -153,7 +218,7 @@ class Table:
                 remedy = (
                     "; name the column of the cases (--case), or add --independent-rows if rows do not depend on each "
                     "other"
-                    if self._case is None
+                    if self.columns.case is None
                     else " and the same case"
                 )
                 raise DataError(
@@ -171,16 +236,10 @@ class Table:
         """Returns the rows of each segment (time, segments), padded with its first row; the lengths, if they differ;
         and the case that each belongs to.
         """
-        time, series = self._choice.pieces, None
+        time, series = self._pieces, None
         if self.columns.independent:
-            if time is not None:
-                raise UsageError(f"{self.where}: independent rows have no segments; leave out pieces")
             return np.concatenate(groups)[None], None, None
         if time is not None:
-            if self._choice.whole:
-                raise UsageError(
-                    f"{self.where}: cases with one target for the whole case cannot be cut into segments"
-                )
             counts = [-(-len(rows) // time) for rows in groups]  # the last piece of a case may be shorter
             pairs = zip(groups, counts, strict=True)
             series = np.repeat(np.arange(len(groups)), counts)
@@ -211,7 +270,7 @@ class Table:
         validation part, whatever the horizon. Independent rows are divided at random. Raises UsageError if a part
         would be empty, DataError if no training row has a value of a target.
 
-        >>> table = rnn.data.Table({"sold": np.arange(20.0)}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> table = rnn.data.Table({"sold": np.arange(20.0)}, targets="sold", horizon=1)
         >>> train, valid = table.split(0.2)
         >>> train.inputs.max().item(), valid.inputs.ravel().tolist()
         (15.0, [16.0, 17.0, 18.0, 19.0])
@@ -228,7 +287,7 @@ class Table:
             (rows[: len(rows) - n], rows[len(rows) - n :]) for rows, n in zip(self._groups, kept, strict=True)
         ]
         both = [[rows for rows in part if len(rows) >= least] for part in zip(*pairs, strict=True)]
-        if not all(both) or self._choice.whole:
+        if not all(both) or self._whole:
             raise UsageError(f"{self.where}: valid = {share:g} of the rows of each case leaves an empty part")
         train, validation = both
         return self._sequences(train, "training"), self._sequences(validation, "validation")
@@ -256,7 +315,7 @@ class Table:
             w = there * (w[:, 0] if t.ndim == 1 else np.repeat(w, t.shape[1] // w.shape[1], axis=1))
         if w.ndim == 2 and (w == w[:, :1]).all():
             w = w[:, 0]
-        if self._choice.whole:
+        if self._whole:
             last = index[_ends(index, lengths), np.arange(index.shape[1])]
             t, w = t[last], w[last]
         else:
@@ -264,7 +323,7 @@ class Table:
             if w.ndim == 2 and (w == w[0]).all():
                 w = w[0]
         if not w.any():
-            part = "last" if self._choice.whole else part
+            part = "last" if self._whole else part
             raise DataError(
                 f"{self.where}: the {part} rows have no target with a weight above 0; fill in targets, or leave out "
                 "the rows without them"
@@ -297,7 +356,7 @@ class Table:
 
         season: m, in rows; default 1, the last value. Needs a horizon. Source: Hyndman & Athanasopoulos 2021, 5.2.
 
-        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, targets="sold", horizon=1)
         >>> table.naive().ravel().tolist()
         [3.0, 5.0, 4.0]
         """
@@ -313,7 +372,7 @@ class Table:
 
         season: m, in rows; default 1. Source: Hyndman & Koehler 2006.
 
-        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, targets="sold", horizon=1)
         >>> table.naive_error().tolist()
         [1.5]
         """
@@ -325,14 +384,14 @@ class Table:
         return np.tile(np.nanmean(each, axis=0), self.columns.horizon or 1)
 
     def _weights(self) -> Array | None:
-        name, frame = self._choice.weights, self._frame
+        name, frame = self._weighted, self._frame
         if name is None:
             return None
         w = numbers_of(frame, name)
         if np.isnan(w).any():
             raise frame.error(int(np.isnan(w).argmax()), name, "; each row must have a weight")
         for n, rows in enumerate(self._groups):
-            if self._choice.whole and (w[rows] != w[rows[0]]).any():
+            if self._whole and (w[rows] != w[rows[0]]).any():
                 raise DataError(
                     f"{frame.where}: the rows of case {n + 1} have different weights; with one target for each case, "
                     "they must be equal"
@@ -367,9 +426,9 @@ class Table:
             for n, end in enumerate(_ends(self._index, self.lengths)):
                 values[self._index[: end + 1, n]] = o[: end + 1, n]
         found: dict[str, list[Any]] = {}
-        if self._case is not None:
-            found[self._case] = self._cells(self._case, rows)
-        time = self._choice.time or self.columns.time
+        if self.columns.case is not None:
+            found[self.columns.case] = self._cells(self.columns.case, rows)
+        time = self.columns.time
         if time is not None and not by_case:
             found[time] = self._cells(time, rows)
         if not found or (self.columns.independent and "row" not in found):
@@ -395,10 +454,10 @@ class Table:
         horizon, columns = self.columns.horizon, self.columns
         values = np.stack([self._outputs_at(o, rows[-1]) for rows in self._groups])
         found: dict[str, list[Any]] = {}
-        if self._case is not None:
+        if self.columns.case is not None:
             first = np.repeat([rows[0] for rows in self._groups], horizon)
-            found[self._case] = self._cells(self._case, first)
-        if self._times is not None and (time := self._choice.time or columns.time) is not None:
+            found[self.columns.case] = self._cells(self.columns.case, first)
+        if self._times is not None and (time := columns.time) is not None:
             after = self._times_after(horizon)
             known = [times for times in after if times is not None]
             if known:
@@ -441,7 +500,7 @@ class Table:
 
         outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0]. Raises UsageError for others.
 
-        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, rnn.data.Choice(targets="sold", horizon=1))
+        >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, targets="sold", horizon=1)
         >>> table.forecasts(np.full((3, 1, 1), 5.5))[0].predicted.tolist()
         [5.5]
         """
@@ -461,8 +520,8 @@ class Table:
                 times, after = np.arange(1, len(rows) + 1), np.arange(1, horizon + 1) + len(rows)
             else:
                 after = times_after(times, horizon, step)
-            time = "" if step is None else self._choice.time or self.columns.time or ""
-            case = "" if self._case is None else self._frame.texts(self._case)[rows[0]]
+            time = "" if step is None else self.columns.time or ""
+            case = "" if self.columns.case is None else self._frame.texts(self.columns.case)[rows[0]]
             found += [
                 Forecast(case, name, times, y[rows, k], after, now[:, k], before[:, k], time)
                 for k, name in enumerate(self.columns.targets)
@@ -495,24 +554,6 @@ class Table:
             each = {f"probability_{name}": _short(shares[:, i]) for i, name in enumerate(spelled)}
             return {f"predicted_{targets[0]}": best, **each}
         return {f"predicted_{name}": _short(shares[:, i]) for i, name in enumerate(targets)}
-
-
-def _require_same(where: str | Path, choice: Choice, columns: Columns) -> None:
-    options = {
-        "inputs": "--inputs", "targets": "--target", "calendar": "--calendar", "categories": "--categories",
-        "horizon": "--horizon", "independent": "--independent-rows",
-    }  # fmt: skip
-    for name, option in options.items():
-        given, fixed = getattr(choice, name), getattr(columns, name)
-        if name == "inputs":  # which may also have the targets and the case
-            same = set(given) <= set(fixed) <= {*given, *columns.targets, columns.case}
-        else:
-            same = set(given) <= set(fixed) if name == "categories" else given == fixed
-        if given and not same:
-            raise UsageError(
-                f"{where}: {name} ({option}) is fixed by the columns of the model, which reads "
-                f"{', '.join(columns.inputs)}; leave it out"
-            )
 
 
 def _unknown(where: str | Path, name: str) -> DataError:

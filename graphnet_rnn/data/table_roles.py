@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.columns import Columns, categories_of, kind_of, numbers_of
 from graphnet_rnn.data.frame import Frame
 from graphnet_rnn.errors import DataError, UsageError
@@ -13,18 +15,44 @@ from graphnet_rnn.settings import shown
 __all__ = ["fitted"]
 
 
-def fitted(frame: Frame, choice: Choice) -> Columns:
-    """Determines Columns from the training table."""
-    inputs, targets = _roles(frame, choice)
-    for name in (*inputs, *targets, *choice.categories):
+def fitted(
+    frame: Frame,
+    *,
+    inputs: tuple[str, ...],
+    targets: tuple[str, ...],
+    categories: tuple[str, ...],
+    weights: str | None,
+    **described: Any,
+) -> Columns:
+    """Determines Columns from the training table; described: the other arguments of Columns."""
+    horizon, case = described["horizon"], described["case"]
+    inputs = _inputs(
+        frame,
+        inputs,
+        targets,
+        horizon,
+        {"the weights": weights, "the cases": case, "the times": described["time"]},
+    )
+    if case is not None and case in categories and case not in inputs:
+        inputs = (case, *inputs)
+    if not inputs:
+        raise DataError(
+            f"{frame.where}: no column is left for the inputs; the columns are {frame.names()} (to predict the next "
+            "rows of the target, give a horizon)"
+        )
+    read = tuple(dict.fromkeys((*inputs, *targets)))
+    for name in (*read, *categories):
         _ = frame[name]
-    strange = set(choice.categories) - {*inputs, *targets}
+    strange = set(categories) - {*read}
     if strange:
         raise UsageError(
             f"{frame.where}: the category {shown(sorted(strange)[0])} is not among inputs and targets"
         )
-    chosen = set(choice.categories)
-    of = {name for name in (*inputs, *targets) if name in chosen or kind_of(frame, name) == "categories"}
+    of = {
+        name: categories_of(frame, name, name in categories, name in targets)
+        for name in read
+        if name in categories or kind_of(frame, name) == "categories"
+    }
     means = {}
     for name in inputs:
         if name not in of and np.isnan(column := numbers_of(frame, name)).any():
@@ -34,56 +62,30 @@ def fitted(frame: Frame, choice: Choice) -> Columns:
                     f"{frame.where}: the column {shown(name)} is empty; leave it out of the inputs"
                 )
             means[name] = float(f"{there.mean():.9g}")
-    return Columns(
-        inputs,
-        targets,
-        {
-            name: categories_of(frame, name, name in chosen, name in targets)
-            for name in (*inputs, *targets)
-            if name in of
-        },
-        means,
-        choice.time,
-        choice.case,
-        choice.calendar,  # type: ignore[arg-type]
-        choice.horizon,
-        choice.date_format,
-        choice.independent,
-    )
+    return Columns(inputs, targets, of, means, **described)
 
 
-def _roles(frame: Frame, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the input and target columns. Raises UsageError for a column with two roles."""
-    inputs, targets = tuple(choice.inputs), tuple(choice.targets)
-    if choice.horizon is not None and not targets:
+def _inputs(
+    frame: Frame,
+    inputs: tuple[str, ...],
+    targets: tuple[str, ...],
+    horizon: int | None,
+    others: Mapping[str, str | None],
+) -> tuple[str, ...]:
+    """Returns the input columns. others: role -> column. Raises UsageError for a column with two roles."""
+    if horizon is not None and not targets:
         raise UsageError(f"{frame.where}: name the target columns; the columns are {frame.names()}")
-    roles: dict[str, str] = {}
-    for role, each in (
-        ("among the inputs", inputs),
-        ("among the targets", targets),
-        ("the weights", (choice.weights,)),
-        ("the cases", (choice.case,)),
-        ("the times", (choice.time,)),
-    ):
-        for name in filter(None, each):
-            both = choice.horizon is not None and name in inputs and name in targets
-            if name in roles and not both and not (role == "the cases" and name in inputs):
+    roles = dict.fromkeys(inputs, "among the inputs")
+    single = ((role, (name,)) for role, name in others.items() if name is not None)
+    for role, each in (("among the targets", targets), *single):
+        for name in each:
+            both = role == "the cases" or (role == "among the targets" and horizon is not None)
+            if name in roles and not (both and name in inputs):
                 raise UsageError(
                     f"{frame.where}: {shown(name)} is {roles[name]} and {role}; a column can have only one role"
                 )
             roles[name] = role
-    if inputs and choice.horizon is not None:
-        inputs = (*inputs, *(name for name in targets if name not in inputs))
-    if not inputs:
-        apart = {
-            name for name, role in roles.items() if choice.horizon is None or role != "among the targets"
-        }
-        inputs = tuple(name for name in frame.columns if name not in apart)
-    if choice.case is not None and choice.case in choice.categories and choice.case not in inputs:
-        inputs = (choice.case, *inputs)
-    if not inputs:
-        raise DataError(
-            f"{frame.where}: no column is left for the inputs; the columns are {frame.names()} (to predict the next "
-            "rows of the target, give a horizon)"
-        )
-    return inputs, targets
+    if inputs:
+        return inputs if horizon is None else (*inputs, *(name for name in targets if name not in inputs))
+    apart = {name for name, role in roles.items() if horizon is None or role != "among the targets"}
+    return tuple(name for name in frame.columns if name not in apart)

@@ -55,6 +55,8 @@ def require_times(who: str, calendar: Iterable[str], time: str | None, date_form
     odd = [name for name in calendar if name not in CALENDAR]
     if odd:
         raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")
+    if date_format is not None and time is None:
+        raise UsageError(f"{who}: date_format needs a column of times (--time-column); leave it out")
     if calendar and time is None:
         raise UsageError(f"{who}: calendar features need the column of the time (--time-column)")
 

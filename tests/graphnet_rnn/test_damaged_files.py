@@ -20,7 +20,7 @@ import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.system.json_lines import read_rows
 from graphnet_rnn.apps.sweep.recipe import Recipe
-from graphnet_rnn.data import Choice, Table, read_images, read_midi, read_sequences, read_text, write_midi
+from graphnet_rnn.data import Table, read_images, read_midi, read_sequences, read_text, write_midi
 from graphnet_rnn.data.sequence_files import read_inputs
 from graphnet_rnn.data.table_files import TABLES
 from graphnet_rnn.errors import DataError
@@ -75,9 +75,11 @@ def function(path: Path) -> None:
 
 
 def sequences(path: Path) -> None:
-    choice = Choice((), ("k",)) if path.suffix in TABLES else Choice()
-    for read in (read_sequences, Table if path.suffix in TABLES else read_inputs):
-        read(path, choice)
+    if path.suffix in TABLES:
+        _ = Table(path, targets="k").sequences
+    else:
+        read_sequences(path)
+        read_inputs(path)
 
 
 #: Name of the file -> what writes it, and what reads it.

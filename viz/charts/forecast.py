@@ -29,7 +29,7 @@ def forecast(forecasts: Sequence[Any], history: int | None = None) -> Chart:
     Raises DrawingError if there is nothing to draw.
 
     >>> rows = {"sold": [3.0, 5.0, 4.0, 6.0, 5.0, 7.0]}
-    >>> table = rnn.data.Table(rows, rnn.data.Choice(targets="sold", horizon=2))
+    >>> table = rnn.data.Table(rows, targets="sold", horizon=2)
     >>> chart = viz.forecast(table.forecasts(np.full((6, 1, 2), 5.5)))
     >>> len(chart.axes)
     1

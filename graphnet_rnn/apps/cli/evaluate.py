@@ -13,7 +13,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.answers import save_chart
-from graphnet_rnn.apps.cli.material import CHOICES, add_choices, choice_of, fitting_loss, table_for
+from graphnet_rnn.apps.cli.material import CHOICES, add_choices, arrays_of, fitting_loss, table_for
 from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_cell, refuse
 from graphnet_rnn.apps.cli.outputs import PAGES, require_apart, require_ending
@@ -158,7 +158,7 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     if not is_forecast:
         refuse(options.written & {"season"}, "applies only to forecasts of numbers in tables")
     if table is None:
-        sequences = read_sequences(options.data, choice_of(options, network.pool is not None))
+        sequences = read_sequences(options.data, **arrays_of(options))
     else:
         sequences = table.sequences
         for note in table.notes:

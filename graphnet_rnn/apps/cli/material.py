@@ -7,7 +7,7 @@ import contextlib
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.options import given_settings, refuse
 from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
-from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.columns import Columns, most_categories, names
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.scaling import Scaling
@@ -44,7 +43,7 @@ __all__ = [
     "CHOICES",
     "Material",
     "add_choices",
-    "choice_of",
+    "arrays_of",
     "chosen",
     "fitting_loss",
     "load_corpus",
@@ -68,6 +67,8 @@ CHOICES = (
     "inputs", "target", "weights", "lengths", "case", "cases_first", "pieces", "time_column", "calendar", "categories",
     "horizon", "date_format", "independent_rows",
 )  # fmt: skip
+OF_ARRAYS = {"lengths", "cases_first"}
+OF_TABLES = {"case", "time_column", "calendar", "categories", "horizon", "date_format", "independent_rows"}
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
 #: Classes that are also the numbers 0 and 1, in lower case.
@@ -117,41 +118,75 @@ def names_of(option: str, given: str | None) -> tuple[str, ...]:
     return () if given is None else names(f"--{option}", given)
 
 
-def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
-    """Choice of these options. whole: True if a case has one target."""
-    return Choice(
-        names_of("inputs", options.inputs),
-        names_of("target", options.target),
-        options.weights,
-        options.lengths,
-        options.case,
-        whole,
-        options.cases_first,
-        options.pieces,
-        options.time_column,
-        names_of("calendar", options.calendar),
-        names_of("categories", options.categories),
-        options.horizon,
-        options.date_format,
-        options.independent_rows,
+def arrays_of(options: argparse.Namespace, *, predicted: bool = False) -> dict[str, Any]:
+    """Arguments of read_sequences, or of read_inputs if the file is to be predicted."""
+    refuse(options.written & OF_TABLES, "applies only to tables")
+    found = {"inputs": options.inputs, "lengths": options.lengths}
+    if not predicted:
+        found |= {"targets": options.target, "weights": options.weights}
+    return found | {"cases_first": options.cases_first, "pieces": options.pieces}
+
+
+def table_of(
+    options: argparse.Namespace, source: Any, columns: Columns | None, whole: bool, classes: bool = False
+) -> Table:
+    """Table of these options. columns: of a model. whole: True if a case has one target; classes: if it is one."""
+    refuse(options.written & OF_ARRAYS, "applies only to arrays")
+    described = {
+        "inputs": names_of("inputs", options.inputs),
+        "targets": names_of("target", options.target),
+        "calendar": names_of("calendar", options.calendar),
+        "categories": names_of("categories", options.categories),
+        "horizon": options.horizon,
+        "independent": options.independent_rows,
+    }
+    if classes:
+        both = (*described["categories"], *described["targets"])
+        described["categories"] = tuple(dict.fromkeys(both))
+    if columns is not None:
+        _require_same(options.data, described, columns)
+        described = {}
+    return Table(
+        source,
+        columns,
+        case=options.case,
+        time=options.time_column,
+        date_format=options.date_format,
+        weights=options.weights,
+        whole=whole,
+        pieces=options.pieces,
+        **described,
     )
+
+
+def _require_same(where: str, described: Mapping[str, Any], columns: Columns) -> None:
+    """Raises UsageError if the options describe other columns than those of the model."""
+    for name, given in described.items():
+        fixed = getattr(columns, name)
+        if name == "inputs":  # which may also have the targets and the case
+            same = set(given) <= set(fixed) <= {*given, *columns.targets, columns.case}
+        else:
+            same = set(given) <= set(fixed) if name == "categories" else given == fixed
+        if given and not same:
+            option = {"targets": "target", "independent": "independent-rows"}.get(name, name)
+            raise UsageError(
+                f"{where}: {name} (--{option}) is fixed by the columns of the model, which reads "
+                f"{', '.join(columns.inputs)}; leave it out"
+            )
 
 
 def table_for(network: Network, options: argparse.Namespace, source: Any = None) -> Table:
     """Table of these options for a trained network, which has its columns. source: the table, read before."""
-    source = options.data if source is None else source
-    choice = choice_of(options, network.pool is not None)
-    known = network.columns
-    if known is None:
-        table = Table(source, choice)
-        found = table.columns.input_names()
-        if len(found) != network.inputs:
-            raise UsageError(
-                f"the model reads {network.inputs} inputs, but {options.data} has {len(found)} "
-                f"({in_brief(', '.join(found))}); name the columns by --inputs"
-            )
-        return table
-    return Table(source, choice, known)
+    table = table_of(
+        options, options.data if source is None else source, network.columns, network.pool is not None
+    )
+    found = table.columns.input_names()
+    if network.columns is None and len(found) != network.inputs:
+        raise UsageError(
+            f"the model reads {network.inputs} inputs, but {options.data} has {len(found)} "
+            f"({in_brief(', '.join(found))}); name the columns by --inputs"
+        )
+    return table
 
 
 def chosen(options: argparse.Namespace) -> str:
@@ -386,19 +421,16 @@ class FileMaterial(Material):
         """Reads a file; its first table determines the columns of a new network."""
         options = self.options
         whole = options.pool is not None if network is None else network.pool is not None
-        choice = choice_of(options, whole)
         if not is_table(path):
-            return read_sequences(path, choice)
-        if options.loss == "softmax":
-            choice = replace(choice, categories=tuple(dict.fromkeys([*choice.categories, *choice.targets])))
+            return read_sequences(path, **arrays_of(options))
         frame = frame_of(path)
         if network is not None and self.columns is None:
             table = table_for(network, options, frame)
         else:
-            table = Table(frame, choice, self.columns)
-        if not whole and choice.pieces is None and table.inputs.shape[0] > 2 * PIECE:
+            table = table_of(options, frame, self.columns, whole, options.loss == "softmax")
+        if not whole and options.pieces is None and table.inputs.shape[0] > 2 * PIECE:
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
-            table = Table(frame, replace(choice, pieces=PIECE), table.columns)
+            table = Table(frame, table.columns, weights=options.weights, pieces=PIECE)
         if self.columns is None:
             self._require_fitting_loss(table.columns, len(frame))
             self.notes.append(f"{path}: {_described(table.columns)}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.apps.cli.answers import save_chart
-from graphnet_rnn.apps.cli.material import add_choices, choice_of, table_for
+from graphnet_rnn.apps.cli.material import add_choices, arrays_of, table_for
 from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.model} is a model of text; use the command sample")
     table = table_for(network, options) if is_table(options.data) else None
     if table is None:
-        x, lengths = read_inputs(options.data, choice_of(options, network.pool is not None))
+        x, lengths = read_inputs(options.data, **arrays_of(options, predicted=True))
         if x.ndim == 3 and x.shape[-1] != network.inputs:
             raise UsageError(
                 f"the model reads {network.inputs} inputs, but those of {options.data} are {x.shape[-1]} numbers wide"

@@ -38,7 +38,6 @@ from graphnet.system.json_lines import Row
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.data.arrays import package_for
-from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.sequence_files import read_inputs
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.runs import Job, finished, markdown, options_of, trainer_of
@@ -92,7 +91,7 @@ def recordings(path: Path | None) -> list[Array]:
     if path is None:
         return swings(np.random.default_rng(0))
     if path.suffix != ".mat":
-        x, lengths = read_inputs(path, Choice())
+        x, lengths = read_inputs(path)
         return [x[: None if lengths is None else lengths[n], n] for n in range(x.shape[1])]
     found = package_for(f"reading {path}", "scipy.io", "scipy").loadmat(path)
     if not {"batchdata", "seqlengths"} <= set(found):

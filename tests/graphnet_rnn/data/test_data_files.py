@@ -6,7 +6,6 @@ import csv
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ import pytest
 
 from graphnet.errors import NotEnoughMemoryError
 from graphnet.system import memory
-from graphnet_rnn.data import Choice, Sequences, Table, balanced_weights, padded, read_sequences, with_missing
+from graphnet_rnn.data import Sequences, Table, balanced_weights, padded, read_sequences, with_missing
 from graphnet_rnn.data.music import write_midi
 from graphnet_rnn.data.sequence_files import read_inputs
-from graphnet_rnn.data.table_files import TABLES, table_bytes
+from graphnet_rnn.data.table_files import table_bytes
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
 
@@ -51,8 +50,15 @@ def of(who: str, *names: str) -> Any:
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_table_rows_are_time_steps_of_cases(tmp_path: Path, ending: str) -> None:
     path = write_table(tmp_path / f"t{ending}", {name: [row[name] for row in ROWS] for name in ROWS[0]})
-    choice = Choice(("u", "v"), "label", weights="weight", case="who", pieces=2, categories="label")
-    found = read_sequences(path, choice)
+    choice = {
+        "inputs": ("u", "v"),
+        "targets": "label",
+        "weights": "weight",
+        "case": "who",
+        "pieces": 2,
+        "categories": "label",
+    }
+    found = Table(path, **choice).sequences
     assert (found.time, len(found)) == (2, 4 + 2 + 5)
     cases = [("ann", i) for i in range(4)] + [("bob", i) for i in range(2)] + [("eve", i) for i in range(5)]
     for number, (who, piece) in enumerate(cases):
@@ -62,27 +68,30 @@ def test_table_rows_are_time_steps_of_cases(tmp_path: Path, ending: str) -> None
         np.testing.assert_array_equal(found.targets[inside, number], of(who, "label")[steps, 0])
         assert found.weights[number] == of(who, "weight")[0, 0]
     assert found.targets.dtype == np.int64
-    table = Table(path, choice)
+    table = Table(path, **choice)
     for read, expected in ((table.inputs, found.inputs), (table.lengths, found.lengths)):
         np.testing.assert_array_equal(read, expected)
-    numbers = read_sequences(path, Choice(("u",), ("v", "label"), case="who", pieces=4))
+    numbers = Table(path, inputs=("u",), targets=("v", "label"), case="who", pieces=4).sequences
     assert numbers.targets.shape == (4, 2 + 1 + 3, 2)
     np.testing.assert_array_equal(numbers.lengths, [4, 3, 4, 4, 4, 1])
-    rest = read_sequences(path, Choice((), ("v",), "weight", case="who", pieces=4))
+    rest = Table(path, targets=("v",), weights="weight", case="who", pieces=4).sequences
     np.testing.assert_array_equal(rest.inputs[:, 2], of("bob", "u", "label")[:4].astype("f4"))
-    whole = read_sequences(path, Choice(("u",), ("v",), case="who", whole=True))
+    whole = Table(path, inputs=("u",), targets=("v",), case="who", whole=True).sequences
     np.testing.assert_array_equal(whole.lengths, [7, 4, 9])
     np.testing.assert_array_equal(whole.inputs[:4, 1, 0], of("bob", "u")[:, 0].astype("f4"))
     np.testing.assert_array_equal(whole.targets[:, 0], [of(who, "v")[-1, 0] for who in ("ann", "bob", "eve")])
-    one = read_sequences(path, Choice(("u",), ("v",)))
+    one = Table(path, inputs=("u",), targets=("v",)).sequences
     np.testing.assert_array_equal(one.inputs[:, 0, 0], np.array([row["u"] for row in ROWS], "f4"))
 
 
 def test_rows_have_weights_and_zero_weight_needs_no_target(tmp_path: Path) -> None:
-    choice, path = Choice("u", "label", weights="w", case="who", categories="label"), tmp_path / "t.csv"
+    choice, path = (
+        {"inputs": "u", "targets": "label", "weights": "w", "case": "who", "categories": "label"},
+        tmp_path / "t.csv",
+    )
     rows = "a,1,0,1\na,2,,0\nb,3,1,2\nb,4,0,0.5"
     path.write_text(f"who,u,label,w\n{rows}\n", encoding="utf-8")
-    found = read_sequences(path, choice)
+    found = Table(path, **choice).sequences
     np.testing.assert_array_equal(found.weights, [[1, 2], [0, 0.5]])
     np.testing.assert_array_equal(found.targets, [[0, 1], [0, 0]])
     for text, whole, said in (
@@ -92,7 +101,7 @@ def test_rows_have_weights_and_zero_weight_needs_no_target(tmp_path: Path) -> No
     ):
         path.write_text(f"who,u,label,w\n{text}\n", encoding="utf-8")
         with case(said), pytest.raises(DataError, match=said):
-            read_sequences(path, replace(choice, whole=whole))
+            Table(path, **{**choice, "whole": whole}).sequences
 
 
 def test_tables_with_semicolons_and_tabs(tmp_path: Path) -> None:
@@ -100,34 +109,34 @@ def test_tables_with_semicolons_and_tabs(tmp_path: Path) -> None:
     for text in (rows, rows.replace("b,c", "b").replace(",", ".").replace(";", "\t")):
         with case(text):
             path.write_text(text, encoding="utf-8")
-            found = read_sequences(path, Choice(("u",), ("y",), case="who"))
+            found = Table(path, inputs=("u",), targets=("y",), case="who").sequences
             np.testing.assert_array_equal(found.inputs[:, 0, 0], [1.5, 2])
             np.testing.assert_array_equal(found.targets[:, 0, 0], [-0.25, 150])
             np.testing.assert_array_equal(found.lengths, [2, 1])
     for mark in ";\t":  # names with commas
         path.write_text(f"u, left{mark}y\n1.5{mark}2\n3.5{mark}4\n", encoding="utf-8")
-        found = read_sequences(path, Choice(("u, left",), ("y",)))
+        found = Table(path, inputs=("u, left",), targets=("y",)).sequences
         np.testing.assert_array_equal(found.inputs.ravel(), [1.5, 3.5])
     path.write_text("u, left;y\n1,5;2\n", encoding="utf-8")
-    assert read_sequences(path, Choice(("u, left",), ("y",))).inputs.ravel().tolist() == [1.5]
+    assert Table(path, inputs=("u, left",), targets=("y",)).sequences.inputs.ravel().tolist() == [1.5]
     path.write_text("u;y, b\n1;2\n3;4\nsum\n", encoding="utf-8")
     with pytest.raises(DataError, match="row 3 has 1 values for 2 columns"):
-        read_sequences(path, Choice(("u",), ("y, b",)))
+        Table(path, inputs=("u",), targets=("y, b",)).sequences
     path.write_text('u,y\n"1,234",1\n', encoding="utf-8")
     with pytest.raises(DataError, match="is '1,234'"):  # between commas a comma is no decimal one
-        read_sequences(path, Choice((), ("y",)))
+        Table(path, targets=("y",)).sequences
     path.write_text("u;y\n1.234;2\n999,5;4\n", encoding="utf-8")
     with pytest.raises(DataError, match="is '999,5'"):
-        read_sequences(path, Choice((), ("y",)))
+        Table(path, targets=("y",)).sequences
     for text in ("price;y\n1,500;2.5\n999;4.75\n", "price;y\n1.500;2,5\n999;4,75\n"):  # thousands, as y shows
         path.write_text(text, encoding="utf-8")
         with pytest.raises(DataError, match=r"in the column 'price', '1.500' may be a fraction or thousands"):
-            read_sequences(path, Choice((), ("y",)))
+            Table(path, targets=("y",)).sequences
     for text in ("version;u;y\n1.2;0,5;1,5\n1.3;0,75;2,5\n", "tags;u;y\n1,2;0.5;1.5\n3,4;0.75;2.5\n"):
         path.write_text(text, encoding="utf-8")
-        assert read_sequences(path, Choice(("u",), ("y",))).inputs.ravel().tolist() == [0.5, 0.75]
+        assert Table(path, inputs=("u",), targets=("y",)).sequences.inputs.ravel().tolist() == [0.5, 0.75]
     path.write_text('"a"\t"y"\n"1"\t"2.5"\n"3"\t"4"\n', encoding="utf-8")
-    assert read_sequences(path, Choice((), ("y",))).inputs.ravel().tolist() == [1, 3]
+    assert Table(path, targets=("y",)).sequences.inputs.ravel().tolist() == [1, 3]
 
 
 def test_parquet_tables_beyond_memory_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,26 +144,26 @@ def test_parquet_tables_beyond_memory_are_rejected(tmp_path: Path, monkeypatch: 
     assert path.stat().st_size < 1 << 16
     monkeypatch.setattr("graphnet.system.memory.available_memory", lambda: 1 << 24)
     with pytest.raises(NotEnoughMemoryError, match=r"t\.parquet would take 64\.0 MiB.*a smaller file"):
-        read_sequences(path, Choice((), ("y",)))
+        Table(path, targets=("y",)).sequences
 
 
 def test_arrays_are_read_unchanged(tmp_path: Path) -> None:
     x, y = RANDOM.standard_normal((6, 5, 2)).astype("f4"), RANDOM.standard_normal((6, 5, 1))
     labels, ctc = np.arange(5) % 3, np.array([[0, 1], [1, -1], [2, 0], [0, -1], [1, 1]])
     np.savez(tmp_path / "a.npz", x=x, y=y, labels=labels, ctc=ctc, turned=x.swapaxes(0, 1), w=np.arange(5.0))
-    found = read_sequences(tmp_path / "a.npz", Choice(weights="w"))
+    found = read_sequences(tmp_path / "a.npz", weights="w")
     np.testing.assert_array_equal(found.inputs, x)
     np.testing.assert_array_equal(found.targets, y)
     np.testing.assert_array_equal(found.weights, np.arange(5.0))
-    turned = read_sequences(tmp_path / "a.npz", Choice(("turned",), ("labels",), cases_first=True))
+    turned = read_sequences(tmp_path / "a.npz", inputs="turned", targets="labels", cases_first=True)
     np.testing.assert_array_equal(turned.inputs, x)
     assert not turned.by_step
     np.testing.assert_array_equal(turned.targets, labels)
-    np.testing.assert_array_equal(read_sequences(tmp_path / "a.npz", Choice((), ("ctc",))).targets, ctc)
-    pieces = read_sequences(tmp_path / "a.npz", Choice(pieces=3))
+    np.testing.assert_array_equal(read_sequences(tmp_path / "a.npz", targets="ctc").targets, ctc)
+    pieces = read_sequences(tmp_path / "a.npz", pieces=3)
     np.testing.assert_array_equal(pieces.inputs[:, 3], x[3:, 1])
     np.testing.assert_array_equal(pieces.targets[:, 2], y[:3, 1])
-    np.testing.assert_array_equal(read_inputs(tmp_path / "a.npz", Choice(pieces=3))[0], pieces.inputs)
+    np.testing.assert_array_equal(read_inputs(tmp_path / "a.npz", pieces=3)[0], pieces.inputs)
 
 
 def test_folds_partition_the_cases(tmp_path: Path) -> None:
@@ -194,7 +203,11 @@ def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path) -> No
     for gap, kind in itertools.product((0, 1, 4, 9), ("csv", "npz", "mid")):
         with case(gap, kind):
             path = series_of(kind, tmp_path)
-            whole = read_sequences(path, Choice(targets=("y",) if kind == "csv" else (), pieces=4))
+            whole = (
+                Table(path, targets="y", pieces=4).sequences
+                if kind == "csv"
+                else read_sequences(path, pieces=4)
+            )
             assert len(whole) == 30
             if kind == "mid":
                 np.testing.assert_array_equal(whole.inputs.transpose(1, 0, 2).reshape(120, 88), ROLL[:120])
@@ -213,22 +226,10 @@ def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path) -> No
                 whole.fold(2, 5, gap=50)
 
 
-def write_one(path: Path, draw: np.random.Generator) -> Choice:
-    """A small file of this kind, and what is read of it."""
-    if path.suffix == ".npz":
-        np.savez(path, x=draw.random((4, 3, 2)), y=draw.random((4, 3)))
-        return Choice()
-    if path.suffix not in TABLES:
-        write_midi(path, (draw.random((20, 88)) < 0.05) * 1.0)
-        return Choice()
-    write_table(path, {"a": draw.random(12), "b": draw.random(12), "k": np.arange(12) % 3})
-    return Choice((), ("k",))
-
-
 def test_folds_keep_whole_series_if_there_are_enough(tmp_path: Path) -> None:
     rows = [f"{who},{who}{t:02d},1\n" for who in range(1, 7) for t in range(10)]
     (tmp_path / "a.csv").write_text("who,t,y\n" + "".join(rows), encoding="utf-8")
-    whole = read_sequences(tmp_path / "a.csv", Choice(("t",), ("y",), case="who", pieces=4))
+    whole = Table(tmp_path / "a.csv", inputs=("t",), targets=("y",), case="who", pieces=4).sequences
     assert len(whole) == 18
     seen: list[float] = []
     for fold in range(3):
@@ -414,10 +415,10 @@ def test_parquet_nulls_are_missing_values(tmp_path: Path) -> None:
         }
         parquet.write_table(pa.table(kept), path)
         with case(message), pytest.raises(DataError, match=message):
-            read_sequences(path, Choice(targets=("y",), **choice))  # type: ignore[arg-type]
+            Table(path, targets=("y",), **choice).sequences  # type: ignore[arg-type]
     texts = pa.array(["1.5", "2", "1.5", "7"]).dictionary_encode()
     parquet.write_table(pa.table({"x": texts, "y": numbers}), path)
-    assert read_sequences(path, Choice(targets=("y",))).inputs.ravel().tolist() == [1.5, 2, 1.5, 7]
+    assert Table(path, targets=("y",)).sequences.inputs.ravel().tolist() == [1.5, 2, 1.5, 7]
 
 
 def test_unclosed_quotes_raise_an_error(tmp_path: Path) -> None:
@@ -430,9 +431,9 @@ def test_unclosed_quotes_raise_an_error(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         with case(text), pytest.raises(DataError, match=f"the row at line {line} cannot be read"):
-            read_sequences(path, Choice(inputs=("x",), targets=("y",)))
+            Table(path, inputs=("x",), targets=("y",)).sequences
     path.write_text('x,y,comment\n1,2,"two\nlines, ""quoted"""\n3,4,\n')
-    assert read_sequences(path, Choice(inputs=("x",), targets=("y",))).inputs.ravel().tolist() == [1, 3]
+    assert Table(path, inputs=("x",), targets=("y",)).sequences.inputs.ravel().tolist() == [1, 3]
 
 
 def test_values_equal_in_float32_are_rejected(tmp_path: Path) -> None:
@@ -446,23 +447,23 @@ def test_values_equal_in_float32_are_rejected(tmp_path: Path) -> None:
         path.write_text("time,y\n" + rows)
         with case((first, step)):
             if fits:
-                assert np.unique(read_sequences(path, Choice(targets=("y",))).inputs).size == 100
+                assert np.unique(Table(path, targets=("y",)).sequences.inputs).size == 100
                 continue
             with pytest.raises(DataError, match="float32 rounds the values of the column 'time'"):
-                read_sequences(path, Choice(targets=("y",)))
+                Table(path, targets=("y",)).sequences
     path.write_text("time,y\n" + "1700000000,1\n1700000000,2\n")  # all alike: nothing is lost
-    read_sequences(path, Choice(targets=("y",)))
+    Table(path, targets=("y",)).sequences
     path.write_text("time,a,y\n" + f"1,2,5\n{2**64 + 1},4,1\n{2**64 + 2},3,2\n")
     with pytest.raises(DataError, match=r"row 2 .* must be less than 2\^63"):
-        read_sequences(path, Choice(targets=("y",), time="time"))
+        Table(path, targets=("y",), time="time").sequences
 
 
 def test_lengths_may_be_unsigned(tmp_path: Path) -> None:
     x, lengths = np.zeros((5, 3, 2)), np.array([5, 4, 2], np.uint64)
     np.savez(tmp_path / "a.npz", x=x, y=x, lengths=lengths)
     for found in (
-        read_inputs(tmp_path / "a.npz", Choice())[1],
-        read_sequences(tmp_path / "a.npz", Choice()).lengths,
+        read_inputs(tmp_path / "a.npz")[1],
+        read_sequences(tmp_path / "a.npz").lengths,
     ):
         assert found is not None
         assert found.dtype == np.int64
@@ -491,4 +492,4 @@ def test_horizons_that_need_too_much_memory_are_rejected(monkeypatch: pytest.Mon
     with pytest.raises(
         NotEnoughMemoryError, match=r"999 following rows.*use a smaller horizon \(--horizon\)"
     ):
-        _ = Table(rows, Choice(targets="y", horizon=999)).sequences
+        _ = Table(rows, targets="y", horizon=999).sequences

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data import Choice, read_midi, read_sequences, write_midi
+from graphnet_rnn.data import read_midi, read_sequences, write_midi
 from graphnet_rnn.errors import DataError
 from tests.tables import case
 
@@ -85,4 +85,4 @@ def test_frame_times_accumulate_no_error(tmp_path: Path) -> None:
             np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", rate), roll[-1:])
     write_midi(tmp_path / "m.mid", roll[-1:])
     with pytest.raises(DataError, match=r"m\.mid must have at least two frames"):
-        read_sequences(tmp_path / "m.mid", Choice())
+        read_sequences(tmp_path / "m.mid")

@@ -18,7 +18,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
-from graphnet_rnn.data import Choice, Columns, Table
+from graphnet_rnn.data import Columns, Table
 from graphnet_rnn.data.times import step_between, times_after, written
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
@@ -40,7 +40,13 @@ ROWS: list[dict[str, Any]] = [
     for step in range(count)
 ]
 RANDOM.shuffle(ROWS)  # type: ignore[arg-type]
-FORECAST = Choice(targets="sold", time="date", case="shop", horizon=3, calendar=("hour", "weekday"))
+FORECAST: dict[str, Any] = {
+    "targets": "sold",
+    "time": "date",
+    "case": "shop",
+    "horizon": 3,
+    "calendar": ("hour", "weekday"),
+}
 
 
 def frame_of(rows: list[dict[str, Any]] = ROWS) -> dict[str, list[Any]]:
@@ -87,7 +93,7 @@ def expected_inputs(row: Mapping[str, Any]) -> list[float]:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
 def test_cells_of_a_table_become_numbers(tmp_path: Path, kind: str) -> None:
-    table = Table(frame_of() if kind == "frame" else write(tmp_path / f"t.{kind}"), FORECAST)
+    table = Table(frame_of() if kind == "frame" else write(tmp_path / f"t.{kind}"), **FORECAST)
     names = table.columns.input_names()
     assert names[:7] == [
         "sky = rain",
@@ -117,24 +123,26 @@ def test_cells_of_a_table_become_numbers(tmp_path: Path, kind: str) -> None:
 
 
 def test_new_rows_are_encoded_as_the_training_rows_were(tmp_path: Path) -> None:
-    trained = Table(write(tmp_path / "t.csv"), FORECAST).columns
+    trained = Table(write(tmp_path / "t.csv"), **FORECAST).columns
     new = [{**row, "sky": "hail" if row["sky"] == "sun" else row["sky"]} for row in ROWS[:5]]
     one = [{**new[0], "shop": "west"}]
     for rows in (new, one):
-        table = Table(frame_of(rows), Choice(), trained)
+        table = Table(frame_of(rows), trained)
         assert table.inputs.shape[2] == len(trained.input_names())
     hail = sum(row["sky"] == "sun" for row in ROWS[:5])
     assert f"{hail} cells of the column 'sky' have a category that is not in the training data" in " ".join(
-        Table(frame_of(new), Choice(), trained).notes
+        Table(frame_of(new), trained).notes
     )
     whole = [{**row, "warmth": row["warmth"] or "1"} for row in ROWS]
-    complete = Table(frame_of(whole), FORECAST).columns
+    complete = Table(frame_of(whole), **FORECAST).columns
     with pytest.raises(DataError, match=r"column 'warmth' is '', an empty cell; the training data had none"):
-        Table(frame_of(ROWS), Choice(), complete)
+        Table(frame_of(ROWS), complete)
 
 
 def test_classes_have_names(tmp_path: Path) -> None:
-    table = Table(write(tmp_path / "t.csv"), Choice(("warmth", "open"), "sky", time="date", case="shop"))
+    table = Table(
+        write(tmp_path / "t.csv"), inputs=("warmth", "open"), targets="sky", time="date", case="shop"
+    )
     assert table.columns.classes == ("rain", "snow", "sun")
     data, rows = table.sequences, in_order("north")
     n = list(dict.fromkeys(row["shop"] for row in ROWS)).index("north")
@@ -162,17 +170,17 @@ def test_classes_have_names(tmp_path: Path) -> None:
 
 def test_integers_are_classes_only_on_request() -> None:
     rows = {"x": [0.5, 1.5, 2.5], "y": [3, 10, 3]}
-    numbers, classes = (Table(rows, Choice("x", "y", categories=names)) for names in ((), "y"))
+    numbers, classes = (Table(rows, inputs="x", targets="y", categories=names) for names in ((), "y"))
     assert numbers.sequences.targets.ravel().tolist() == [3, 10, 3]
     assert (classes.columns.classes, classes.sequences.targets.ravel().tolist()) == (("3", "10"), [0, 1, 0])
-    with_gap = Table({"x": rows["x"], "y": [3.0, np.nan, 10.0]}, Choice("x", "y"), classes.columns)
+    with_gap = Table({"x": rows["x"], "y": [3.0, np.nan, 10.0]}, classes.columns)
     assert with_gap.sequences.targets.ravel().tolist() == [0, 0, 1]
     assert with_gap.sequences.weights is not None
     assert with_gap.sequences.weights.ravel().tolist() == [1, 0, 1]
 
 
 def test_naive_forecasts_are_earlier_values() -> None:
-    table = Table(frame_of(), FORECAST)
+    table = Table(frame_of(), **FORECAST)
     n = list(dict.fromkeys(row["shop"] for row in ROWS)).index("north")
     sold = [number(row["sold"]) for row in in_order("north")]
     every = [[number(row["sold"]) for row in in_order(shop)] for shop in ("north", "south, east")]
@@ -195,14 +203,14 @@ def test_inputs_of_a_forecast() -> None:
         ({"horizon": 1, "categories": "shop"}, ["shop = a", "shop = b", "x", "y"]),
         ({"categories": "shop"}, ["shop = a", "shop = b", "x"]),
     ):
-        table = Table(rows, Choice(targets="y", case="shop", **how))
+        table = Table(rows, targets="y", case="shop", **how)
         assert table.columns.input_names() == names
     with pytest.raises(DataError, match="the column 'x' is no array"):
-        Table({"x": [[1, 2], [3]], "y": [1.0, 2.0]}, Choice(targets="y"))
+        Table({"x": [[1, 2], [3]], "y": [1.0, 2.0]}, targets="y")
 
 
 def test_no_naive_forecast_before_the_first_season() -> None:
-    table = Table({"y": np.arange(8.0)}, Choice(targets="y", horizon=1))
+    table = Table({"y": np.arange(8.0)}, targets="y", horizon=1)
     assert np.isnan(table.naive(season=11)).all()
 
 
@@ -232,93 +240,109 @@ def test_forecast_times_follow_the_last_time() -> None:
 def test_invalid_tables_are_rejected() -> None:
     dates = ["2024-01-01", "2024-01-02", "2024-01-03"]
     y = [1.5, 2.5, 3.5]
-    odd: dict[str, tuple[dict[str, Any], Choice, str]] = {
-        "lists": ({"a": [["a"], ["b", "c"], ["d"]], "y": y}, Choice("a", "y"), "column 'a' is"),
+    odd: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+        "lists": (
+            {"a": [["a"], ["b", "c"], ["d"]], "y": y},
+            {"inputs": "a", "targets": "y"},
+            "column 'a' is",
+        ),
         "structs": (
             {"a": [{"b": 1}] * 3, "y": y},
-            Choice("a", "y"),
+            {"inputs": "a", "targets": "y"},
             "row 1 of the column 'a' is .*; each cell must be one number",
         ),
         "dates as inputs": (
             {"d": dates, "y": y},
-            Choice("d", "y"),
+            {"inputs": "d", "targets": "y"},
             "column 'd' holds times; name it as the time",
         ),
         "no dates": (
             {"d": ["5/1", "5/2", "5/3"], "x": y, "y": y},
-            Choice("x", "y", time="d"),
+            {"inputs": "x", "targets": "y", "time": "d"},
             "row 1 .*date format",
         ),
         "a number is missing": (
             {"d": ["0", "1", ""], "x": y, "y": y},
-            Choice("x", "y", time="d"),
+            {"inputs": "x", "targets": "y", "time": "d"},
             "row 3 of the column 'd' is '', but must be a number",
         ),
         "another format": (
             {"d": ["1.2.2024", "2.2.2024", "2/3/2024"], "x": y, "y": y},
-            Choice("x", "y", time="d", date_format="%d.%m.%Y"),
+            {"inputs": "x", "targets": "y", "time": "d", "date_format": "%d.%m.%Y"},
             "row 3 of the column 'd' is '2/3/2024', but must be %d.%m.%Y",
         ),
         "a time twice": (
             {"d": [dates[0]] * 2 + dates[2:], "x": y, "y": y},
-            Choice("x", "y", time="d"),
+            {"inputs": "x", "targets": "y", "time": "d"},
             "rows 1 and 2",
         ),
         "a hole in times": (
             {"d": [*dates[:2], ""], "x": y, "y": y},
-            Choice("x", "y", time="d"),
+            {"inputs": "x", "targets": "y", "time": "d"},
             "row 3 .*column 'd'",
         ),
         "names": (
             {"x": [f"person {i}" for i in range(30)], "y": y * 10},
-            Choice("x", "y"),
+            {"inputs": "x", "targets": "y"},
             "'x' has 30 different values in 30 rows",
         ),
         "thousands": (
             {"x": ["1,000", "2,000", "9"], "y": y},
-            Choice("x", "y"),
+            {"inputs": "x", "targets": "y"},
             "row 1 .*'1,000', which is not a number",
         ),
-        "a word among numbers": ({"x": ["1", "2", "many"], "y": y}, Choice("x", "y"), "row 3 .*'many'"),
-        "an empty column": ({"x": ["", "", ""], "y": y}, Choice("x", "y"), "column 'x' is empty"),
-        "no targets": ({"x": y, "y": ["", "", ""]}, Choice("x", "y"), "all targets are empty"),
+        "a word among numbers": (
+            {"x": ["1", "2", "many"], "y": y},
+            {"inputs": "x", "targets": "y"},
+            "row 3 .*'many'",
+        ),
+        "an empty column": (
+            {"x": ["", "", ""], "y": y},
+            {"inputs": "x", "targets": "y"},
+            "column 'x' is empty",
+        ),
+        "no targets": ({"x": y, "y": ["", "", ""]}, {"inputs": "x", "targets": "y"}, "all targets are empty"),
         "no target of a whole case": (
             {"c": ["a", "a"], "x": [1, 2], "y": [1, ""]},
-            Choice("x", "y", case="c", whole=True),
+            {"inputs": "x", "targets": "y", "case": "c", "whole": True},
             "the last rows have no target",
         ),
         "a target of names": (
             {"x": range(60), "k": [f"name {i}" for i in range(60)]},
-            Choice("x", "k"),
+            {"inputs": "x", "targets": "k"},
             "'k' has 60 different values in 60 rows",
         ),
         "two targets, one of classes": (
             {"x": y, "y": y, "k": ["a", "b", "a"]},
-            Choice("x", ("y", "k")),
+            {"inputs": "x", "targets": ("y", "k")},
             "'k' is a column of categories",
         ),
         "classes far ahead": (
             {"x": y, "k": ["a", "b", "a"]},
-            Choice("x", "k", horizon=2),
+            {"inputs": "x", "targets": "k", "horizon": 2},
             "at most horizon 1",
         ),
         "calendar of numbers": (
             {"d": [1, 2, 3], "x": y, "y": y},
-            Choice("x", "y", time="d", calendar="hour"),
+            {"inputs": "x", "targets": "y", "time": "d", "calendar": "hour"},
             "need dates",
         ),
-        "target alone": ({"y": y}, Choice(targets="y"), "no column is left .*horizon"),
-        "an unknown category": ({"x": y, "y": y}, Choice("x", "y", categories="z"), "no column 'z'"),
+        "target alone": ({"y": y}, {"targets": "y"}, "no column is left .*horizon"),
+        "an unknown category": (
+            {"x": y, "y": y},
+            {"inputs": "x", "targets": "y", "categories": "z"},
+            "no column 'z'",
+        ),
         "an infinite time": (
             {"t": [0, 1, np.inf], "y": y},
-            Choice(targets="y", time="t", horizon=1),
+            {"targets": "y", "time": "t", "horizon": 1},
             "finite",
         ),
-        "two roles": ({"x": y, "y": y}, Choice("x", "y", time="x"), "only one role"),
+        "two roles": ({"x": y, "y": y}, {"inputs": "x", "targets": "y", "time": "x"}, "only one role"),
     }
     for name, (columns, choice, said) in odd.items():
         with case(name), pytest.raises((DataError, UsageError), match=said):
-            _ = Table(columns, choice).sequences
+            _ = Table(columns, **choice).sequences
     for settings, said in (
         ({"calendar": "hour"}, "need the column of the time"),
         ({"calendar": "moon", "time": "d"}, "calendar must be of hour, weekday, day, month"),
@@ -327,12 +351,12 @@ def test_invalid_tables_are_rejected() -> None:
         ({"horizon": 1, "whole": True}, "horizon does not apply to cases with one target"),
     ):
         with pytest.raises(UsageError, match=said):
-            Choice(**settings)  # type: ignore[arg-type]
+            Table({"a": [1.0, 2.0], "b": [1.0, 2.0], "d": [1.0, 2.0]}, **{"targets": "a", **settings})
 
 
 def test_irregular_times_are_noted() -> None:
     days = ["2024-01-01", "2024-01-02", "2024-01-05"]
-    table = Table({"d": days, "y": [1.5, 2, 3]}, Choice(targets="y", time="d", horizon=1))
+    table = Table({"d": days, "y": [1.5, 2, 3]}, targets="y", time="d", horizon=1)
     (note,) = table.notes
     assert re.fullmatch(
         r"gaps in the column 'd' differ, from 1 day.* to 3 days.* \(before row 3\); each row .*", note
@@ -340,7 +364,7 @@ def test_irregular_times_are_noted() -> None:
     assert list(table.predictions(np.zeros((3, 1, 1)), "squared")) == ["step", "predicted_y"]  # no next date
     more = {"d": [*days, *days], "c": ["a"] * 3 + ["b"] * 3, "y": [1.5, 2, 3] * 2}
     more["d"][4:] = ["2024-01-04", "2024-01-31"]
-    (note,) = Table(more, Choice(targets="y", time="d", case="c", horizon=1)).notes
+    (note,) = Table(more, targets="y", time="d", case="c", horizon=1).notes
     assert re.match(r"gaps in the column 'd' differ, from 1 day.* to 27 days.* \(before row 6\)", note)
 
 
@@ -349,7 +373,7 @@ def test_forecast_dates_of_cases_with_regular_gaps() -> None:
     days = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-01", "2024-01-03", "2024-01-05"]
     odd = ["2024-01-01", "2024-01-02", "2024-01-09"]
     rows = {"s": list("aaabbcddd"), "d": days + odd, "y": np.arange(9.0)}
-    table = Table(rows, Choice(targets="y", time="d", case="s", horizon=2))
+    table = Table(rows, targets="y", time="d", case="s", horizon=2)
     found = table.predictions(np.zeros((*table.inputs.shape[:2], 2)), "squared")
     assert found["d"] == ["2024-01-04", "2024-01-05", "2024-01-05", "2024-01-07", None, None, None, None]
 
@@ -363,13 +387,13 @@ def test_dates_in_several_forms() -> None:
         (["1.5.2024", "2.5.2024"], "%d.%m.%Y"),
         (np.array(["2024-05-01", "2024-05-02"], "M8[D]"), None),
     ):
-        choice = Choice(targets="y", time="d", horizon=1, date_format=date_format)
-        found = Table({"d": days, "y": [1.5, 2]}, choice).predictions(np.zeros((2, 1, 1)), "squared")
+        choice = {"targets": "y", "time": "d", "horizon": 1, "date_format": date_format}
+        found = Table({"d": days, "y": [1.5, 2]}, **choice).predictions(np.zeros((2, 1, 1)), "squared")
         assert found["d"] == ["2024-05-03" if date_format is None else "03.05.2024"]
 
 
 def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
-    table = Table(write(tmp_path / "t.csv"), FORECAST)
+    table = Table(write(tmp_path / "t.csv"), **FORECAST)
     inputs, outputs = len(table.columns.input_names()), len(table.columns.output_names())
     net = rnn.Network(
         [rnn.GRU(4)], inputs, outputs, "squared", scaling=rnn.data.Scaling.of(table.sequences, table.columns)
@@ -395,18 +419,16 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             Columns(**{"inputs": ("a",), "targets": ("y",), **settings})
-    with pytest.raises(UsageError, match="date_format must be a str"):
-        Choice("a", "y", date_format=3)
-    with pytest.raises(UsageError, match="date_format must not have %Z"):
-        Choice("a", "y", time="t", date_format="%Y-%m-%d %Z")
-    with pytest.raises(UsageError, match="inputs must be a list or a tuple, not a set"):
-        Choice({"a", "b"}, "y")
-    again = Choice("a", "y", horizon=1, case="s", categories="s")  # the inputs are a, s and y
     rows = {"a": [1.0, 2.0], "y": [0.5, 1.5], "s": [1, 1]}
-    table = Table(rows, again)
-    assert Table(rows, again, table.columns).columns == table.columns
-    with pytest.raises(UsageError, match=r"targets \(--target\) is fixed by the columns of the model"):
-        Table({"a": [1.0, 2.0], "y": [0.5, 1.5]}, Choice("a", "z"), Columns(("a",), ("y",)))
+    with pytest.raises(UsageError, match="date_format must be a str"):
+        Table(rows, inputs="a", targets="y", date_format=3)
+    with pytest.raises(UsageError, match="date_format must not have %Z"):
+        Table(rows, inputs="a", targets="y", time="s", date_format="%Y-%m-%d %Z")
+    with pytest.raises(UsageError, match="inputs must be a list or a tuple, not a set"):
+        Table(rows, inputs={"a", "b"}, targets="y")
+    for settings in ({"inputs": "a"}, {"targets": "y"}, {"horizon": 1}, {"independent": True}):
+        with pytest.raises(UsageError, match=f"{next(iter(settings))} is fixed by the columns of the model"):
+            Table(rows, Columns(("a",), ("y",)), **settings)
     two = rnn.Network([rnn.GRU(2)], 2, 2, reads="vectors")
     two.columns = Columns(("a",), ("y",), {"y": ("u", "v")}, means={"a": np.float32(0.5)})
     rnn.save(two, tmp_path / "two.safetensors")
@@ -418,7 +440,7 @@ def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv")
     shops = list(dict.fromkeys(str(row["shop"]) for row in ROWS))
     for pieces in (None, 7):
-        table = Table(path, Choice("sold", "sold", time="date", case="shop", horizon=3, pieces=pieces))
+        table = Table(path, inputs="sold", targets="sold", time="date", case="shop", horizon=3, pieces=pieces)
         outputs = table.inputs[..., :1] + np.arange(3) * 100.0  # of each row, its own value
         found = table.predictions(outputs, "squared")
         assert found["shop"] == [shop for shop in shops for _ in range(3)]
@@ -451,7 +473,7 @@ def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:
 
 def test_last_segments_of_each_series_are_held_out() -> None:
     rows = {"who": ["a"] * 50 + ["b"] * 30 + ["c"] * 20, "x": np.arange(100.0), "y": np.arange(100) + 0.5}
-    data = Table(rows, Choice("x", "y", case="who", pieces=2)).sequences
+    data = Table(rows, inputs="x", targets="y", case="who", pieces=2).sequences
     net = rnn.Network([rnn.Elman(2)], 1, 1, "squared")
     problem = rnn.Arrays(net, data, valid=0.2, batch=5)
     held = problem._valid
@@ -471,8 +493,8 @@ def test_no_training_target_is_in_a_row_of_validation() -> None:
     """Validation uses the last rows of each case; targets of both parts are their own rows."""
     rows = {"who": ["a"] * 30 + ["b"] * 20, "y": np.arange(50.0)}
     for horizon, pieces in ((1, None), (4, None), (4, 7)):
-        choice = Choice(targets="y", case="who", horizon=horizon, pieces=pieces)
-        train, valid = Table(rows, choice).split(0.2)
+        choice = {"targets": "y", "case": "who", "horizon": horizon, "pieces": pieces}
+        train, valid = Table(rows, **choice).split(0.2)
         for part, own in ((train, {*range(24), *range(30, 46)}), (valid, {*range(24, 30), *range(46, 50)})):
             with case(horizon, pieces, len(own)):
                 assert {int(value) for value in part.inputs[part.inside()].ravel()} == own
@@ -483,14 +505,13 @@ def test_no_training_target_is_in_a_row_of_validation() -> None:
                 np.testing.assert_array_equal(part.targets[w], now + ahead + 1)
     for share in (0.01, 0.0):
         with pytest.raises(UsageError, match="leaves an empty part"):
-            Table(rows, Choice(targets="y", case="who", horizon=1)).split(share)
+            Table(rows, targets="y", case="who", horizon=1).split(share)
 
 
 def test_table_arguments_are_checked() -> None:
-    table = Table({"x": [1.0, 2, 3], "y": [5.0, 6, 7]}, Choice(targets="y"))
+    table = Table({"x": [1.0, 2, 3], "y": [5.0, 6, 7]}, targets="y")
     for call, said in (
-        (lambda: Table({"y": [1.0]}, None), "choice must be an rnn.data.Choice"),
-        (lambda: Table({"y": [1.0]}, Choice(), "x"), "columns must be those of a model"),
+        (lambda: Table({"y": [1.0]}, "x"), "columns must be those of a model"),
         (
             lambda: table.predictions(np.zeros((2, 1, 1)), "squared"),
             r"of shape \[3, 1, 1\],.* not \[2, 1, 1\]",
@@ -503,11 +524,11 @@ def test_table_arguments_are_checked() -> None:
 
 def test_targets_without_training_values_are_rejected() -> None:
     """Its predictions would be arbitrary."""
-    table = Table({"y": np.arange(60.0)}, Choice(targets="y", horizon=60))
+    table = Table({"y": np.arange(60.0)}, targets="y", horizon=60)
     with pytest.raises(DataError, match=r"no training row has a value of y \+54, .* smaller horizon"):
         table.split(0.1)
     y = np.arange(10.0)
-    empty = Table({"x": y, "a": y, "b": [""] * 10}, Choice("x", ("a", "b")))
+    empty = Table({"x": y, "a": y, "b": [""] * 10}, inputs="x", targets=("a", "b"))
     with pytest.raises(DataError, match="no training row has a value of b"):
         empty.split(0.1)
 
@@ -516,11 +537,12 @@ def test_validation_without_targets_is_rejected() -> None:
     x, y = np.arange(40.0), [*range(30), *[""] * 10]
     weights = np.repeat([1.0, 0.0], 20)
     for columns, choice in (
-        ({"x": x, "y": y}, Choice("x", "y", horizon=1)), ({"x": x, "y": y}, Choice("x", "y", pieces=5)),
-        ({"x": x, "y": x, "w": weights}, Choice("x", "y", weights="w", horizon=1)),
-    ):  # fmt: skip
+        ({"x": x, "y": y}, {"horizon": 1}),
+        ({"x": x, "y": y}, {"pieces": 5}),
+        ({"x": x, "y": x, "w": weights}, {"weights": "w", "horizon": 1}),
+    ):
         with case(choice), pytest.raises(DataError, match="the validation rows have no target"):
-            Table(columns, choice).split(0.2)
+            Table(columns, inputs="x", targets="y", **choice).split(0.2)
 
 
 def test_bytes_are_read_as_text(tmp_path: Path) -> None:
@@ -529,24 +551,24 @@ def test_bytes_are_read_as_text(tmp_path: Path) -> None:
         np.char.encode(kinds.astype(str), "utf-8"),
         np.array([kind.encode() for kind in kinds], object),
     ):
-        table = Table({"x": np.array([b"1", b"2", b"5"]), "y": cells}, Choice(targets="y"))
+        table = Table({"x": np.array([b"1", b"2", b"5"]), "y": cells}, targets="y")
         assert (table.inputs.ravel().tolist(), table.columns.classes) == ([1, 2, 5], ("räin", "sun"))
     other = {"x": [1.0, 2, 3], "y": [b"a", b"\xff", b"a"]}
     pyarrow.parquet.write_table(pyarrow.table(other), tmp_path / "t.parquet")
     for source in (other, tmp_path / "t.parquet"):
-        assert Table(source, Choice(targets="y")).columns.classes == (r"\xff", "a")
+        assert Table(source, targets="y").columns.classes == (r"\xff", "a")
 
 
 def test_weights_come_from_the_predicted_rows() -> None:
     rows = {"y": [1.5, 2, 3, 4], "w": [0, 1, 2, 0]}
-    data = Table(rows, Choice(inputs="y", targets="y", weights="w", horizon=2)).sequences
+    data = Table(rows, inputs="y", targets="y", weights="w", horizon=2).sequences
     assert data.weights is not None
     np.testing.assert_array_equal(data.weights[:, 0], [[1, 2], [2, 0], [0, 0], [0, 0]])
 
 
 def test_case_column_may_be_an_input() -> None:
     rows = {"who": ["a", "b", "a"], "x": [1.5, 2, 3], "y": [1.5, 2, 3]}
-    table = Table(rows, Choice(("x", "who"), "y", case="who"))
+    table = Table(rows, inputs=("x", "who"), targets="y", case="who")
     assert table.columns.input_names() == ["x", "who = a", "who = b"]
     np.testing.assert_array_equal(table.inputs[:, 0], [[1.5, 1, 0], [3, 1, 0]])
 
@@ -562,28 +584,26 @@ def test_times_with_zones_are_converted_to_utc(tmp_path: Path) -> None:
     files = [tmp_path / f"{unit}.parquet" for unit in ("s", "us", "ns")]
     for source in ({"d": days, "y": [1.5, 2, 3]}, {"d": times, "y": [1.5, 2, 3]}, *files):
         with case(source):
-            table = Table(source, Choice(targets="y", time="d", horizon=1))
+            table = Table(source, targets="y", time="d", horizon=1)
             assert table.notes == ["times of the column 'd' are read as UTC"]
             assert table.predictions(np.zeros((3, 1, 1)), "squared")["d"] == ["2024-07-01 02:00:00+00:00"]
-    zone = Choice(targets="y", time="d", horizon=1, date_format="%d.%m.%Y %H:%M %z")
-    found = Table({"d": ["01.07.2024 01:00 +0200", "01.07.2024 02:00 +0200"], "y": [1.5, 2]}, zone)
+    zone = {"targets": "y", "time": "d", "horizon": 1, "date_format": "%d.%m.%Y %H:%M %z"}
+    found = Table({"d": ["01.07.2024 01:00 +0200", "01.07.2024 02:00 +0200"], "y": [1.5, 2]}, **zone)
     assert found.predictions(np.zeros((2, 1, 1)), "squared")["d"] == ["01.07.2024 01:00 +0000"]
 
 
 def test_negative_zero_is_the_case_and_the_category_0() -> None:
     table = {"a": np.array([0.0, -0.0, 1.0, 1.0]), "b": [1.0, 2.0, 3.0, 4.0], "y": [1.5, 2.5, 3.5, 4.5]}
-    assert Table(table, Choice(targets="y", case="a")).inputs.shape == (2, 2, 1)
-    assert Table(table, Choice(targets="y", categories="a")).columns.input_names() == ["a = 0", "a = 1", "b"]
+    assert Table(table, targets="y", case="a").inputs.shape == (2, 2, 1)
+    assert Table(table, targets="y", categories="a").columns.input_names() == ["a = 0", "a = 1", "b"]
 
 
 def test_names_of_the_table_are_kept_in_predictions() -> None:
     rows = {"step": ["A", "A", "B", "B"], "y": [1.5, 2, 3, 4]}
-    found = Table(rows, Choice(targets="y", case="step", horizon=1)).predictions(
-        np.zeros((2, 2, 1)), "squared"
-    )
+    found = Table(rows, targets="y", case="step", horizon=1).predictions(np.zeros((2, 2, 1)), "squared")
     assert (found["step"], found["step_ahead"]) == (["A", "B"], [1, 1])
     table = Table(
-        {"predicted_y": ["A", "A"], "x": [1.5, 2], "y": [1.5, 2]}, Choice("x", "y", case="predicted_y")
+        {"predicted_y": ["A", "A"], "x": [1.5, 2], "y": [1.5, 2]}, inputs="x", targets="y", case="predicted_y"
     )
     with pytest.raises(UsageError, match="rename it in the table"):
         table.predictions(np.zeros((2, 1, 1)), "squared")
@@ -591,27 +611,32 @@ def test_names_of_the_table_are_kept_in_predictions() -> None:
 
 def test_single_row_cases_use_the_time_step_of_other_cases() -> None:
     rows = {"c": ["a", "a", "b"], "d": ["2024-01-01", "2024-01-03", "2024-01-05"], "y": [1.5, 2, 3]}
-    table = Table(rows, Choice(targets="y", time="d", case="c", horizon=2))
+    table = Table(rows, targets="y", time="d", case="c", horizon=2)
     found = table.predictions(np.zeros((2, 2, 2)), "squared")
     assert found["d"] == ["2024-01-05", "2024-01-07", "2024-01-07", "2024-01-09"]
-    late = Table({"d": ["9000-01-01", "9999-01-01"], "y": [1.5, 2]}, Choice(targets="y", time="d", horizon=1))
+    late = Table({"d": ["9000-01-01", "9999-01-01"], "y": [1.5, 2]}, targets="y", time="d", horizon=1)
     assert late.predictions(np.zeros((2, 1, 1)), "squared")["d"][0].startswith("10998-01-01")
 
 
 def test_masked_and_complex_columns_are_rejected() -> None:
     with pytest.raises(GraphnetError, match=r"column 'a'.*masked array"):
-        Table({"a": np.ma.masked_array([1.0, 2], [0, 1]), "y": [1.5, 2]}, Choice("a", "y"))
+        Table({"a": np.ma.masked_array([1.0, 2], [0, 1]), "y": [1.5, 2]}, inputs="a", targets="y")
     with pytest.raises(DataError, match="column 'a' must be real numbers"):
-        Table({"a": np.array([1j, 2]), "y": [1.5, 2]}, Choice("a", "y"))
+        Table({"a": np.array([1j, 2]), "y": [1.5, 2]}, inputs="a", targets="y")
 
 
 def test_independent_rows_are_cases_of_one_step() -> None:
     """Shuffled rows with equal times: inputs, targets, weights, predictions row by row, and a random split."""
     own = [{**row, "weight": str(1 + n % 3)} for n, row in enumerate(ROWS)]
-    choice = Choice(
-        targets="warmth", inputs=("open",), time="date", calendar="hour", weights="weight", independent=True
-    )
-    table = Table(frame_of(own), choice)
+    choice = {
+        "targets": "warmth",
+        "inputs": ("open",),
+        "time": "date",
+        "calendar": "hour",
+        "weights": "weight",
+        "independent": True,
+    }
+    table = Table(frame_of(own), **choice)
     hours = np.array([int(row["date"][11:13]) for row in ROWS]) / 24
     x = [
         [
@@ -635,7 +660,7 @@ def test_independent_rows_are_cases_of_one_step() -> None:
     assert found["row"] == list(range(1, len(ROWS) + 1))
     assert found["predicted_warmth"] == list(range(len(ROWS)))
 
-    numbered = Table({"a": np.arange(50), "b": np.arange(50) * 2.0}, Choice(targets="b", independent=True))
+    numbered = Table({"a": np.arange(50), "b": np.arange(50) * 2.0}, targets="b", independent=True)
     train, valid = numbered.split(0.2)
     np.testing.assert_array_equal(train.targets, 2 * train.inputs)
     both = [part.inputs.ravel().astype(int).tolist() for part in (train, valid)]
@@ -644,21 +669,21 @@ def test_independent_rows_are_cases_of_one_step() -> None:
     assert max(both[1]) - min(both[1]) > 20
     assert valid.inputs.shape == (1, 10, 1)
     for other in ({"horizon": 1}, {"pieces": 4}, {"whole": True}):
-        with pytest.raises(UsageError, match="does not apply to independent rows"):
-            Choice(targets="b", independent=True, **other)
+        with pytest.raises(UsageError, match="independent rows"):
+            Table({"a": [1, 2], "b": [1, 2]}, targets="b", independent=True, **other)
 
 
 def test_commas_separate_names() -> None:
-    assert Choice(targets="a, b", time="t", calendar="hour,weekday") == Choice(
-        targets=("a", "b"), time="t", calendar=["hour", "weekday"]
-    )
-    assert Choice(inputs=["price, EUR"]).inputs == ("price, EUR",)
+    rows = {"price, EUR": [1.0, 2], "a": [1.0, 2], "b": [1.0, 2], "t": ["2024-01-01", "2024-01-02"]}
+    one = Table(rows, targets="a, b", time="t", calendar="hour,weekday").columns
+    assert one == Table(rows, targets=("a", "b"), time="t", calendar=["hour", "weekday"]).columns
+    assert Table(rows, inputs=["price, EUR"], targets="a").columns.inputs == ("price, EUR",)
 
 
 def test_training_and_validation_may_differ_in_time_steps() -> None:
     """Without pieces, each loss is the mean over its part."""
     t = np.arange(40.0)
-    train, valid = Table({"t": t, "y": t % 3}, Choice(inputs="t", targets="y")).split(0.25)
+    train, valid = Table({"t": t, "y": t % 3}, inputs="t", targets="y").split(0.25)
     assert [part.inputs.shape for part in (train, valid)] == [(30, 1, 1), (10, 1, 1)]
     net = rnn.Network([rnn.Elman(2)], 1, 1, loss="squared", dtype="float64")
     problem = rnn.Arrays(net, train, valid=valid)
@@ -675,7 +700,7 @@ def test_integers_beside_nulls_are_exact(tmp_path: Path) -> None:
             pyarrow.table({"id": column, "n": [1, None, 3, 4]}), tmp_path / "a.parquet"
         )
         with case(kind):
-            table = Table(tmp_path / "a.parquet", Choice("n", "id", categories="id"))
+            table = Table(tmp_path / "a.parquet", inputs="n", targets="id", categories="id")
             assert table.sequences.targets[:3].ravel().tolist() == [1, 0, 1]
             assert table.sequences.target_weights().ravel().tolist() == [1, 1, 1, 0]
             assert table.inputs[:, 0, 0].tolist() == [1, pytest.approx(8 / 3), 3, 4]
@@ -684,53 +709,51 @@ def test_integers_beside_nulls_are_exact(tmp_path: Path) -> None:
 def test_times_are_exact() -> None:
     """Integers have more digits than float64; dates are in microseconds."""
     start = 1_700_000_000_000_000_123
-    choice = Choice(targets="y", time="t", horizon=2)
+    choice = {"targets": "y", "time": "t", "horizon": 2}
     for times, kind in ((np.arange(4) * 100 + start, int), ([str(start + 100 * k) for k in range(4)], str)):
-        table = Table({"t": times, "y": [1.0, 2, 3, 4]}, choice)
+        table = Table({"t": times, "y": [1.0, 2, 3, 4]}, **choice)
         after = table.predictions(np.zeros((4, 1, 2)), "squared")["t"]
         assert after == [kind(start + 400), kind(start + 500)]
-    fractions = Table({"t": [0.1, 0.2, 0.3], "y": [1.0, 2, 3]}, choice)
+    fractions = Table({"t": [0.1, 0.2, 0.3], "y": [1.0, 2, 3]}, **choice)
     assert fractions.predictions(np.zeros((3, 1, 2)), "squared")["t"] == [0.4, 0.5]
     dates = ["2024-01-01", "2024-01-01T00:00:00.000000001", "2024-01-02"]
     for given in (dates, np.array(dates, "M8[ns]")):
         with pytest.raises(DataError, match=r"row 2 of the column 't' is .* whole microseconds; round them"):
-            Table({"t": given, "y": [1.0, 2, 3]}, choice)
+            Table({"t": given, "y": [1.0, 2, 3]}, **choice)
     with pytest.raises(DataError, match=r"row 2 of the column 't' is .* less than 2\^63"):
-        Table({"t": np.array([2**63 - 1, 2**63 + 1], "uint64"), "y": [1.0, 2]}, choice)
+        Table({"t": np.array([2**63 - 1, 2**63 + 1], "uint64"), "y": [1.0, 2]}, **choice)
     with pytest.raises(DataError, match=r"row 1 of the column 't' is .* less than 2\^63"):
-        Table({"t": [str(2**63), "-1"], "y": [1.0, 2]}, choice)
+        Table({"t": [str(2**63), "-1"], "y": [1.0, 2]}, **choice)
     with pytest.raises(DataError, match="row 2 of the column 't' is '', but must be a number"):
-        Table({"t": ["1720000000.1234567", ""], "y": [1.0, 2]}, choice)
+        Table({"t": ["1720000000.1234567", ""], "y": [1.0, 2]}, **choice)
 
 
 def test_large_integers_of_lists_are_exact() -> None:
     rows = {"id": [2**63 + 1, 2**63 + 2, -1, -1], "y": [1.0, 2, 3, 4]}
-    table = Table(rows, Choice(targets="y", case="id", horizon=1))
+    table = Table(rows, targets="y", case="id", horizon=1)
     assert table.predictions(table.inputs * 0, "squared")["id"] == [2**63 + 1, 2**63 + 2, -1]
 
 
 def test_a_model_reads_dates_in_another_format() -> None:
     iso, german = ["2024-01-30", "2024-01-31", "2024-02-01"], ["30.01.2024", "31.01.2024", "01.02.2024"]
-    trained = Table(
-        {"d": iso, "y": [1.0, 2.0, 3.0]}, Choice(targets="y", time="d", horizon=1, calendar="weekday")
-    )
-    other = Table({"d": german, "y": [1.0, 2.0, 3.0]}, Choice(date_format="%d.%m.%Y"), trained.columns)
+    trained = Table({"d": iso, "y": [1.0, 2.0, 3.0]}, targets="y", time="d", horizon=1, calendar="weekday")
+    other = Table({"d": german, "y": [1.0, 2.0, 3.0]}, trained.columns, date_format="%d.%m.%Y")
     np.testing.assert_array_equal(other.inputs, trained.inputs)
     assert other.predictions(np.zeros((3, 1, 1)), "squared")["d"] == ["02.02.2024"]
 
 
 def test_empty_cells_of_categories_are_counted() -> None:
-    table = Table({"x": ["a", "", "b"], "y": [1.0, 2.0, 3.0]}, Choice(targets="y"))
+    table = Table({"x": ["a", "", "b"], "y": [1.0, 2.0, 3.0]}, targets="y")
     np.testing.assert_array_equal(table.inputs[:, 0], [[1, 0], [0, 0], [0, 1]])
     assert "1 cells of the column 'x' are empty; its inputs are 0" in table.notes
 
 
 def test_words_for_empty_targets_are_named() -> None:
     columns = {"x": [1.0, 2.0, 3.0, 4.0], "y": ["None", "mild", "", "NA"]}
-    table = Table(columns, Choice(targets="y"))
+    table = Table(columns, targets="y")
     assert table.columns.classes == ("mild",)
     assert any("column 'y' are empty ('NA', 'None'): no targets" in note for note in table.notes)
-    missing = Table({**columns, "y": np.array([None, "mild", "", np.nan], object)}, Choice(targets="y"))
+    missing = Table({**columns, "y": np.array([None, "mild", "", np.nan], object)}, targets="y")
     assert not any("'y'" in note for note in missing.notes), "no words"
-    days = Table({"day": [1.0, 2.0], "y": ["a", "b"]}, Choice(targets="y"))
-    assert Table({"day": [1.0, 2.0]}, Choice(), days.columns).inputs.shape == (2, 1, 1)
+    days = Table({"day": [1.0, 2.0], "y": ["a", "b"]}, targets="y")
+    assert Table({"day": [1.0, 2.0]}, days.columns).inputs.shape == (2, 1, 1)

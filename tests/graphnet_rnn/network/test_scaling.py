@@ -176,7 +176,7 @@ def test_empty_cells_of_a_table_are_not_measured() -> None:
     generator = np.random.default_rng(0)
     lab = np.where(generator.random(2000) < 0.05, generator.normal(100, 15, 2000), np.nan)
     rows = {"lab": lab, "t": generator.normal(size=2000), "y": generator.normal(size=2000)}
-    table = rnn.data.Table(rows, rnn.data.Choice(targets="y", inputs="lab,t"))
+    table = rnn.data.Table(rows, targets="y", inputs="lab,t")
     scaling = rnn.data.Scaling.of(table.sequences, table.columns)
     means, deviations = scaling.inputs
     np.testing.assert_allclose(means, [np.nanmean(lab), 0, rows["t"].mean()], rtol=1e-6)

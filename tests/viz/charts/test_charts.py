@@ -380,7 +380,7 @@ def test_charts_name_supported_suffixes(tmp_path: Path) -> None:
 
 def test_short_series_have_no_naive_forecast() -> None:
     rows = {"s": list("aaab"), "y": np.arange(4.0)}
-    table = rnn.data.Table(rows, rnn.data.Choice(targets="y", case="s", horizon=2))
+    table = rnn.data.Table(rows, targets="y", case="s", horizon=2)
     long, short = viz.forecast(table.forecasts(np.zeros((*table.inputs.shape[:2], 2)))).axes
     assert [line.get_label() for line in long.get_lines()][:3] == ["values", "earlier forecast", "forecast"]
     assert [line.get_label() for line in short.get_lines()][:2] == ["values", "forecast"]
@@ -390,9 +390,7 @@ def test_short_series_have_no_naive_forecast() -> None:
 def test_numeric_time_axis_has_the_column_name() -> None:
     for times, name in (([0.0, 0.5, 1.0, 1.5, 2.0], "t"), ([0.0, 0.5, 1.0, 1.5, 7.0], "row")):
         with case(times):
-            table = rnn.data.Table(
-                {"t": times, "y": np.arange(5.0)}, rnn.data.Choice(targets="y", time="t", horizon=2)
-            )
+            table = rnn.data.Table({"t": times, "y": np.arange(5.0)}, targets="y", time="t", horizon=2)
             assert viz.forecast(table.forecasts(np.zeros((5, 1, 2)))).axes[0].get_xlabel() == name
 
 
@@ -401,7 +399,7 @@ def test_dollar_signs_in_names_are_escaped() -> None:
     name = r"a_b$\q$"
     rows = [{"event": "epoch", "epoch": n, "train_loss": 1 / n, "valid_loss": 2 / n} for n in (1, 2)]
     settings = [{name: n, "$c$": c, "mean": 1.0} for n in (1, 2, 3) for c in ("$x$", "y")]
-    table = rnn.data.Table({name: np.arange(5.0)}, rnn.data.Choice(targets=name, horizon=2))
+    table = rnn.data.Table({name: np.arange(5.0)}, targets=name, horizon=2)
     for number, drawn in enumerate((
         viz.compare_runs({name: rows}, title=name), viz.compare_settings(settings, title=name, unit=name),
         viz.forecast(table.forecasts(np.zeros((5, 1, 2)))), viz.attention_map(np.eye(2), written=[name, "y"]),

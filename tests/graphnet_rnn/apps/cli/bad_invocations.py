@@ -139,7 +139,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("horizon must be a whole number >= 1, not 0", "train table.csv --target b --horizon 0"),
         ("metrics must be functions of the model, or names of metrics of Arrays", "train numbers.npz --metrics z"),
         ("--inputs must be different names", "train table.csv --target b --inputs a,"),
-        ("one target for the whole case cannot be cut", "train table.csv --target b --case who --pool last --pieces 1",
+        ("cases with one target", "train table.csv --target b --case who --pool last --pieces 1",
             "train numbers.npz --target labels --pieces 2"),
         ("date_format must have codes of strptime, e.g. %d", "train table.csv --target b --date-format dd.mm.yyyy"),
         ("{option} squared: the target 'who' holds classes", "train table.csv --loss squared --target who"),

@@ -214,7 +214,7 @@ def test_folds_are_validated_with_weights() -> None:
     for fold in range(3):
         assert main([*TRAIN, "--weights", "w", "--fold", f"{fold + 1}/3", "--out", f"f{fold}"]) == 0
         network = rnn.load(f"f{fold}/model.safetensors")
-        _, valid = rnn.data.read_sequences("d.npz", rnn.data.Choice(weights="w")).fold(fold, 3)
+        _, valid = rnn.data.read_sequences("d.npz", weights="w").fold(fold, 3)
         errors = rnn.run(network, valid.inputs)[0][..., 0] - valid.targets
         losses = ((errors / deviations(network)) ** 2).mean(axis=0)
         found.append(min(row["valid_loss"] for row in rows(Path(f"f{fold}"), "epoch")))

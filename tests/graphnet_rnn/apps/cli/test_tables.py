@@ -39,7 +39,7 @@ def test_a_forecast_by_the_command_line(capsys: Any) -> None:
     assert "sales.csv: rows are sorted by the column 'date'\n" in said
     assert "predict run/model.safetensors sales.csv --out new.csv" in said
     network = rnn.load(MODEL)
-    whole = rnn.data.Table("sales.csv", rnn.data.Choice(), network.columns)
+    whole = rnn.data.Table("sales.csv", network.columns)
     outputs = rnn.run(network, whole.inputs, lengths=whole.lengths)[0]
     data = whole.sequences
     errors = np.where(data.target_weights() > 0, outputs - data.targets, np.nan)
@@ -268,7 +268,7 @@ def test_inapplicable_options_are_rejected(capsys: Any) -> None:
             "balanced applies to classes",
         ),
         ("train d.npz --horizon 2", "horizon applies only to tables"),
-        ("train d.npz --calendar hour", "calendar features need the column of the time"),
+        ("train d.npz --calendar hour", "calendar applies only to tables"),
         (f"{forecast} --pieces 5 --metrics f1", "names of metrics of Arrays (mae"),
     ):
         assert main([*command.split(), "--out", "new"]) in (1, 2)
