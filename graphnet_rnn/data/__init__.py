@@ -11,7 +11,10 @@ frame  columns of a table by name
 table_roles  columns of a training table, determined from their names
 columns  cells of tables as numbers: dates, categories, empty cells
 table  sequences from the rows of tables; predictions as tables
-sequence_files  sequences from files of arrays, tables and music
+times    times of rows, read, continued and written
+predicted  outputs of a network as probabilities, classes or numbers
+missing  missing inputs, filled in and marked
+sequence_files  sequences from files of arrays and music
 arrays   arrays from files of NumPy, MATLAB and idx
 images   images from such files, as rows of pixels
 music  piano rolls, from MIDI and to MIDI
