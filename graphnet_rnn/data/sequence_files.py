@@ -24,8 +24,8 @@ LENGTHS = "lengths"
 def read_sequences(
     path: str | Path,
     *,
-    inputs: str | None = None,
-    targets: str | None = None,
+    inputs: str = "x",
+    targets: str = "y",
     weights: str | None = None,
     lengths: str | None = None,
     cases_first: bool = False,
@@ -34,7 +34,7 @@ def read_sequences(
     """Reads the sequences of a file of arrays (.npz) or music (.mid); rnn.data.Table reads tables
 
     path: the file; its ending selects the format.
-    inputs, targets: names of arrays; by default "x" and "y". Music has none: its inputs are the keys that sound in each
+    inputs, targets: names of arrays. Music has none: its inputs are the keys that sound in each
     tenth of a second (time, 1, 88), its targets those of the next.
     weights: name of the array of weights; default None, all equal.
     lengths: name of the array of lengths; by default "lengths", if the file has it.
@@ -54,9 +54,9 @@ def read_sequences(
             raise DataError(f"{file} must have at least two frames, to predict the next one; got one")
         found = Sequences(roll[:-1, None], roll[1:, None])
     else:
-        chosen = [inputs or "x", targets or "y", lengths or LENGTHS]
+        chosen = [inputs, targets, lengths or LENGTHS]
         arrays = read_arrays(file, chosen if weights is None else [*chosen, weights])
-        x, t = _inputs(file, arrays, inputs), _array(file, arrays, targets or "y")
+        x, t = _inputs(file, arrays, inputs), _array(file, arrays, targets)
         w = None if weights is None else _array(file, arrays, weights)
         kind = Sequences.cases_first if cases_first else Sequences
         found = named_sequences(str(file), x, t, _lengths(file, arrays, lengths), w, kind=kind)
@@ -66,7 +66,7 @@ def read_sequences(
 def read_inputs(
     path: str | Path,
     *,
-    inputs: str | None = None,
+    inputs: str = "x",
     lengths: str | None = None,
     cases_first: bool = False,
     pieces: int | None = None,
@@ -77,7 +77,7 @@ def read_inputs(
     if file.suffix.lower() in MUSIC:
         x = read_midi(file)[:, None]
     else:
-        arrays = read_arrays(file, [inputs or "x", lengths or LENGTHS])
+        arrays = read_arrays(file, [inputs, lengths or LENGTHS])
         x, n = _inputs(file, arrays, inputs), _lengths(file, arrays, lengths)
         x = np.swapaxes(x, 0, 1) if cases_first else x
     if pieces is None:
@@ -90,14 +90,21 @@ def _checked(given: str | Path, cases_first: bool, **names: str | None) -> Path:
     """Returns the path of a file of arrays or music. Raises UsageError for others, and for names in music."""
     file = path("read_sequences: path", given)
     if is_table(file):
-        raise UsageError(f"{file} is a table: use rnn.data.Table, whose `sequences` are those of its rows")
-    if file.suffix.lower() not in (ARRAYS, *MUSIC):
+        raise UsageError(
+            f"{file} is a table, but must be arrays (.npz) or music; rnn.data.Table reads tables"
+        )
+    if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"{file}: a file of sequences must end in {', '.join(ENDINGS)}")
-    chosen = [text(f"read_sequences: {what}", name) for what, name in names.items() if name is not None]
+    usual = {"inputs": "x", "targets": "y"}
+    chosen = [
+        what
+        for what, name in names.items()
+        if name is not None and text(f"read_sequences: {what}", name) != usual.get(what)
+    ]
     if (yes_or_no("read_sequences: cases_first", cases_first) or chosen) and file.suffix.lower() in MUSIC:
         raise UsageError(
-            f"{file}: the inputs of music are the keys of a frame, its targets those of the next frame; do not choose "
-            "arrays"
+            f"{file}: the inputs of music are the keys of a frame, its targets those of the next frame; leave "
+            "out inputs, targets, weights, lengths and cases_first"
         )
     return file
 
@@ -109,8 +116,8 @@ def _lengths(file: Path, arrays: Mapping[str, Array], name: str | None) -> Array
     return found.astype(np.int64) if found.dtype.kind == "u" and found.max(initial=0) < 2**63 else found
 
 
-def _inputs(file: Path, arrays: Mapping[str, Array], name: str | None) -> Array:
-    x = _array(file, arrays, name or "x")
+def _inputs(file: Path, arrays: Mapping[str, Array], name: str) -> Array:
+    x = _array(file, arrays, name)
     if x.ndim not in (2, 3) or not x.size:
         raise DataError(
             f"{file}: inputs must be (time, cases, width), or symbols (time, cases), not {list(x.shape)}"

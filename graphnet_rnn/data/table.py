@@ -25,7 +25,7 @@ from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.table_roles import fitted
-from graphnet_rnn.data.times import step_between, times_after, times_of, written
+from graphnet_rnn.data.times import require_times, step_between, times_after, times_of, written
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import fraction, one_of, shown, text, whole_number, yes_or_no
 
@@ -65,8 +65,8 @@ class Table:
 
     source: path of a .csv or .parquet file, a DataFrame of pandas or polars, or a mapping from names to columns.
     columns: Columns of a trained network (net.columns), to encode new data in the same way; default None, determined
-    from this table and the following arguments. With them, only case, time, date_format, weights, whole and pieces
-    apply.
+    from this table and the following arguments. With them, only case, time and date_format, which replace those of the
+    model, and weights, whole and pieces apply.
 
     inputs: names of the input columns; by default all columns without another role.
     targets: names of the target columns; without any, the table serves only for predictions.
@@ -135,6 +135,8 @@ class Table:
         for what, given in of_rows.items():
             if given is not None:
                 text(f"Table: {what}", given)
+        time_or_model = time if columns is None else time or getattr(columns, "time", None)
+        require_times(self.where, described["calendar"], time_or_model, date_format)
         if columns is None:
             self.columns = fitted(frame, weights=self._weighted, **described, **of_rows)
         elif isinstance(columns, Columns):
@@ -144,10 +146,16 @@ class Table:
                     f"{self.where}: {fixed} is fixed by the columns of the model, which reads "
                     f"{', '.join(columns.inputs)}; leave it out"
                 )
-            self.columns = replace(columns, **{what: given for what, given in of_rows.items() if given})
+            self.columns = replace(
+                columns, **{what: given for what, given in of_rows.items() if given is not None}
+            )
         else:
             raise UsageError(f"Table: columns must be those of a model, net.columns, not {shown(columns)}")
         self._require_one_unit()
+        if date_format is not None and self.columns.time is None:
+            raise UsageError(
+                f"{self.where}: date_format needs a column of times (--time-column); leave it out"
+            )
         self._times: Array | None = None
         self._zoned, zones, time = False, [], self.columns.time
         if time is not None:

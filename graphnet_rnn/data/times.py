@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -39,7 +40,9 @@ def _part(times: Array, whole: str, unit: str) -> Array:
     return (times.astype(f"M8[{unit}]") - times.astype(f"M8[{whole}]").astype(f"M8[{unit}]")).astype(np.int64)
 
 
-def require_times(who: str, calendar: Iterable[str], time: str | None, date_format: str | None) -> None:
+def require_times(
+    who: str | Path, calendar: Iterable[str], time: str | None, date_format: str | None
+) -> None:
     if date_format is not None and "%" not in text(f"{who}: date_format", date_format):
         raise UsageError(
             f"{who}: date_format must have codes of strptime, e.g. %d.%m.%Y %H:%M, not {shown(date_format)}"
@@ -55,8 +58,6 @@ def require_times(who: str, calendar: Iterable[str], time: str | None, date_form
     odd = [name for name in calendar if name not in CALENDAR]
     if odd:
         raise UsageError(f"{who}: calendar must be of {', '.join(CALENDAR)}, not {shown(odd[0])}")
-    if date_format is not None and time is None:
-        raise UsageError(f"{who}: date_format needs a column of times (--time-column); leave it out")
     if calendar and time is None:
         raise UsageError(f"{who}: calendar features need the column of the time (--time-column)")
 

@@ -67,8 +67,8 @@ CHOICES = (
     "inputs", "target", "weights", "lengths", "case", "cases_first", "pieces", "time_column", "calendar", "categories",
     "horizon", "date_format", "independent_rows",
 )  # fmt: skip
-OF_ARRAYS = {"lengths", "cases_first"}
-OF_TABLES = {"case", "time_column", "calendar", "categories", "horizon", "date_format", "independent_rows"}
+OF_ARRAYS = ("lengths", "cases_first")
+OF_TABLES = ("case", "time_column", "calendar", "categories", "horizon", "date_format", "independent_rows")
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
 #: Classes that are also the numbers 0 and 1, in lower case.
@@ -120,18 +120,23 @@ def names_of(option: str, given: str | None) -> tuple[str, ...]:
 
 def arrays_of(options: argparse.Namespace, *, predicted: bool = False) -> dict[str, Any]:
     """Arguments of read_sequences, or of read_inputs if the file is to be predicted."""
-    refuse(options.written & OF_TABLES, "applies only to tables")
-    found = {"inputs": options.inputs, "lengths": options.lengths}
+    refuse(_given(options, OF_TABLES), "applies only to tables")
+    found = {"inputs": options.inputs, "lengths": options.lengths, "pieces": options.pieces}
     if not predicted:
         found |= {"targets": options.target, "weights": options.weights}
-    return found | {"cases_first": options.cases_first, "pieces": options.pieces}
+    given = {what: name for what, name in found.items() if name is not None}
+    return given | {"cases_first": options.cases_first}
+
+
+def _given(options: argparse.Namespace, names: Collection[str]) -> list[str]:
+    return [name for name in names if getattr(options, name) not in (None, False)]
 
 
 def table_of(
     options: argparse.Namespace, source: Any, columns: Columns | None, whole: bool, classes: bool = False
 ) -> Table:
     """Table of these options. columns: of a model. whole: True if a case has one target; classes: if it is one."""
-    refuse(options.written & OF_ARRAYS, "applies only to arrays")
+    refuse(_given(options, OF_ARRAYS), "applies only to arrays")
     described = {
         "inputs": names_of("inputs", options.inputs),
         "targets": names_of("target", options.target),
@@ -163,8 +168,8 @@ def _require_same(where: str, described: Mapping[str, Any], columns: Columns) ->
     """Raises UsageError if the options describe other columns than those of the model."""
     for name, given in described.items():
         fixed = getattr(columns, name)
-        if name == "inputs":  # which may also have the targets and the case
-            same = set(given) <= set(fixed) <= {*given, *columns.targets, columns.case}
+        if name == "inputs":  # which may also have the targets and, as categories, the case
+            same = set(given) <= set(fixed) <= {*given, *columns.targets, *columns.categories}
         else:
             same = set(given) <= set(fixed) if name == "categories" else given == fixed
         if given and not same:
@@ -424,10 +429,13 @@ class FileMaterial(Material):
         if not is_table(path):
             return read_sequences(path, **arrays_of(options))
         frame = frame_of(path)
-        if network is not None and self.columns is None:
+        if self.columns is not None:  # of --valid
+            how = {"weights": options.weights, "whole": whole, "pieces": options.pieces}
+            table = Table(frame, self.columns, **how)
+        elif network is not None:
             table = table_for(network, options, frame)
         else:
-            table = table_of(options, frame, self.columns, whole, options.loss == "softmax")
+            table = table_of(options, frame, None, whole, options.loss == "softmax")
         if not whole and options.pieces is None and table.inputs.shape[0] > 2 * PIECE:
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
             table = Table(frame, table.columns, weights=options.weights, pieces=PIECE)

@@ -299,3 +299,20 @@ def test_validation_rows_do_not_change_training(capsys: Any) -> None:
         assert main(["train", "s.csv", *how.split(), *SMALL, "--quiet", "--out", folder]) == 0
         first.append(rows(Path(folder), "epoch")[0]["train_loss"])
     assert first[0] == first[1]
+
+
+def test_a_continued_model_may_have_another_case(capsys: Any) -> None:
+    """Its other columns are fixed; --valid, --resume and evaluate take the same options."""
+    rows = [f"{k % 2},{k % 3},{k / 7:.3f},{k % 5}" for k in range(24)]
+    Path("all.csv").write_text("\n".join(["shop,city,temp,y", *rows]), encoding="utf-8")
+    options = "--inputs temp --epochs 1 --cell GRU(2) --quiet"
+    assert (
+        main(f"train all.csv --out k --target y --horizon 1 --case shop --categories shop {options}".split())
+        == 0
+    )
+    start = "--start k/model.safetensors --case city --inputs temp --epochs 1 --quiet"
+    assert main(f"train all.csv --out k2 --valid all.csv {start}".split()) == 0
+    assert rnn.load("k2/model.safetensors").columns.case == "city"
+    assert main(["train", "--resume", "k2", "--epochs", "2", "--quiet"]) == 0
+    assert main(["evaluate", "k2/model.safetensors", "all.csv", "--inputs", "temp"]) == 0
+    assert "3 cases" in capsys.readouterr().out
