@@ -132,14 +132,13 @@ class Table:
             "independent": yes_or_no("Table: independent", independent),
         }
         of_rows: dict[str, Any] = {"case": case, "time": time, "date_format": date_format}
-        for what, given in of_rows.items():
-            if given is not None:
-                text(f"Table: {what}", given)
-        time_or_model = time if columns is None else time or getattr(columns, "time", None)
-        require_times(self.where, described["calendar"], time_or_model, date_format)
+        if not isinstance(columns, Columns | None):
+            raise UsageError(f"Table: columns must be those of a model, net.columns, not {shown(columns)}")
+        known = None if columns is None else columns.time
+        require_times(self.where, described["calendar"], time or known, date_format)
         if columns is None:
             self.columns = fitted(frame, weights=self._weighted, **described, **of_rows)
-        elif isinstance(columns, Columns):
+        else:
             fixed = next((what for what, given in described.items() if given), None)
             if fixed is not None:
                 raise UsageError(
@@ -149,8 +148,6 @@ class Table:
             self.columns = replace(
                 columns, **{what: given for what, given in of_rows.items() if given is not None}
             )
-        else:
-            raise UsageError(f"Table: columns must be those of a model, net.columns, not {shown(columns)}")
         self._require_one_unit()
         if date_format is not None and self.columns.time is None:
             raise UsageError(

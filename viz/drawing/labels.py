@@ -24,9 +24,18 @@ __all__ = ["points_of", "with_labels"]
 
 #: Distance of two points of a wire.
 _STEP = 3.0
-#: Costs of a place: a shape or label below the label, the tip of its own edge, another edge, the border of a cluster,
-#: the start of its own edge, and distance from this share of the edge.
-_COVERED, _TIP, _CROSSED, _BORDER, _START, _AWAY, _BEST = 1000.0, 400.0, 100.0, 60.0, 40.0, 6.0, 0.6
+#: Costs of a place: a shape or label below the label, the tip of its own edge, another edge below it, each point of
+#: another edge nearby, the border of a cluster, the start of its own edge, and distance from this share of the edge.
+_COVERED, _TIP, _CROSSED, _NEAR, _BORDER, _START, _AWAY, _BEST = (
+    1000.0,
+    400.0,
+    300.0,
+    100.0,
+    60.0,
+    40.0,
+    6.0,
+    0.6,
+)
 _ROUNDS, _PLACES = 4, 80
 #: Best distance of the number of an operand from the tip of its edge.
 _BEFORE_THE_TIP = 18.0
@@ -159,8 +168,9 @@ class _Places:
         low, high = places.min(0) - reach, places.max(0) + reach
         near = layout.points[slice(*np.searchsorted(layout.points[:, 0], (low[0], high[0])))]
         near = near[(near[:, 2] != wire) & (near[:, 1] > low[1]) & (near[:, 1] < high[1]), :2]
-        away = (np.abs(places[:, None] - near) / reach).max(2)
-        self.cost[part] += _CROSSED * np.clip(1 - away, 0, None).sum(1)
+        gaps = np.abs(places[:, None] - near)
+        self.cost[part] += _NEAR * np.clip(1 - (gaps / reach).max(2), 0, None).sum(1)
+        self.cost[part] += _CROSSED * (gaps < self.half - 2).all(2).any(1)
 
     def _near(self, frames: Points) -> Points:
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2

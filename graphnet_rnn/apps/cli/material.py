@@ -430,8 +430,7 @@ class FileMaterial(Material):
             return read_sequences(path, **arrays_of(options))
         frame = frame_of(path)
         if self.columns is not None:  # of --valid
-            how = {"weights": options.weights, "whole": whole, "pieces": options.pieces}
-            table = Table(frame, self.columns, **how)
+            table = Table(frame, self.columns, weights=options.weights, whole=whole, pieces=options.pieces)
         elif network is not None:
             table = table_for(network, options, frame)
         else:
