@@ -19,7 +19,7 @@ from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown
 
 __all__ = [
     "Columns", "Names", "categories_of", "encoded", "is_empty", "kind_of", "labels_of", "moments", "names",
-    "notes_on_classes", "numbers_of",
+    "notes_on_classes", "numbers_of", "spelled",
 ]  # fmt: skip
 
 #: Names of columns: a tuple or list, or a string in which commas separate them.
@@ -29,6 +29,8 @@ EMPTY = frozenset(
     ["", "na", "n/a", "#n/a", "<na>", "nan", "+nan", "-nan", "-nan(ind)", "nat", "null", "none"]
 )
 _INFINITE = re.compile(r"[-+]?(inf(inity)?|(\d+\.?\d*|\.\d+)e\+?\d+)", re.IGNORECASE)
+#: Classes that are also the numbers 0 and 1, in lower case.
+BINARY = {"0", "1", "false", "true"}
 #: Maximum number of categories of a column.
 MOST = 1000
 #: Maximum number that is accepted in any table, if categories are not chosen explicitly.
@@ -120,8 +122,15 @@ class Columns:
         return found + [f"{part} of {name}" for name in self.calendar for part in ("sine", "cosine")]
 
     def outputs(self, loss: str) -> int:
-        """Returns the number of outputs of a network with this loss: one for two classes, unless it is "softmax"."""
+        """Returns the number of outputs of a network with this loss: one for true and false, unless it is "softmax".
+
+        Raises UsageError if other classes have a loss for numbers.
+        """
         if self.classes is not None:
+            if loss != "softmax" and not {name.lower() for name in self.classes} <= BINARY:
+                raise UsageError(
+                    f"loss {loss}: the target {shown(self.targets[0])} holds classes, not numbers; use the loss softmax"
+                )
             return len(self.classes) if loss == "softmax" else 1
         return len(self.targets) * (self.horizon or 1)
 
@@ -348,14 +357,14 @@ EMPTY_CELL, UNKNOWN = -1, -2
 
 def _indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
     """Returns the index of each cell's category, -1 for an empty cell, -2 for another category."""
-    index = {_spelled(category): i for i, category in enumerate(categories)}
+    index = {spelled(category): i for i, category in enumerate(categories)}
     cells = frame.texts(name)
     return np.array(
-        [EMPTY_CELL if is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
+        [EMPTY_CELL if is_empty(cell) else index.get(spelled(cell), UNKNOWN) for cell in cells], np.int64
     )
 
 
-def _spelled(cell: str) -> str:
+def spelled(cell: str) -> str:
     """One spelling for 3 and 3.0, which pandas writes for whole numbers in a column with empty cells."""
     return cell[:-2] if re.fullmatch(r"-?\d+\.0", cell) else cell
 
@@ -371,7 +380,7 @@ def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -
     chosen: True if the user named the column among the categories. target: True for a target, which may have twice as
     many.
     """
-    found = {_spelled(cell) for cell in frame.texts(name) if not is_empty(cell)}
+    found = {spelled(cell) for cell in frame.texts(name) if not is_empty(cell)}
     if not found:
         raise DataError(f"{frame.where}: the column {shown(name)} is empty; leave it out")
     if len(found) > (MOST if chosen else most_categories(2 * len(frame) if target else len(frame))):

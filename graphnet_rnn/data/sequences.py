@@ -114,8 +114,11 @@ class Sequences:
                 f"Sequences: weights must be {list(t.shape)}, one for each target, {of_step}or ({cases},), for each "
                 f"case, not {list(w.shape)}"
             )
-        if w is not None and ((inside := self.target_weights()) < 0).any():
-            raise DataError(f"Sequences: weights must be at least 0; the least is {np.nanmin(inside):g}")
+        if w is not None:
+            inside = self.target_weights()
+            odd = inside[~np.isfinite(inside) | (inside < 0)]
+            if len(odd):
+                raise DataError(f"Sequences: weights must be finite and at least 0; got {odd[0]:g}")
 
     @classmethod
     def cases_first(

@@ -20,11 +20,12 @@ from graphnet_rnn.data.columns import (
     names,
     notes_on_classes,
     numbers_of,
+    spelled,
 )
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequences import Sequences
-from graphnet_rnn.data.table_roles import fitted
+from graphnet_rnn.data.table_roles import fitted, require_same
 from graphnet_rnn.data.times import require_times, step_between, times_after, times_of, written
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import fraction, one_of, shown, text, whole_number, yes_or_no
@@ -32,7 +33,7 @@ from graphnet_rnn.settings import fraction, one_of, shown, text, whole_number, y
 __all__ = ["Forecast", "Table"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forecast:
     """A forecast of one target in one case, with the values before it.
 
@@ -45,7 +46,7 @@ class Forecast:
 
     >>> rows = {"sold": [3.0, 5.0, 4.0, 6.0, 5.0, 7.0]}
     >>> table = rnn.data.Table(rows, targets="sold", horizon=2)
-    >>> (forecast,) = table.forecasts(np.full((6, 1, 2), 5.5))
+    >>> (forecast,) = table.forecasts(np.full((6, 1, 2), 5.5), "squared")
     >>> forecast.target, forecast.after.tolist(), forecast.predicted.tolist()
     ('sold', [7, 8], [5.5, 5.5])
     """
@@ -65,8 +66,8 @@ class Table:
 
     source: path of a .csv or .parquet file, a DataFrame of pandas or polars, or a mapping from names to columns.
     columns: Columns of a trained network (net.columns), to encode new data in the same way; default None, determined
-    from this table and the following arguments. With them, only case, time and date_format, which replace those of the
-    model, and weights, whole and pieces apply.
+    from this table and the following arguments. With them, case, time and date_format replace those of the model,
+    weights, whole and pieces are as always, and the other arguments must be as the model has them.
 
     inputs: names of the input columns; by default all columns without another role.
     targets: names of the target columns; without any, the table serves only for predictions.
@@ -139,12 +140,7 @@ class Table:
         if columns is None:
             self.columns = fitted(frame, weights=self._weighted, **described, **of_rows)
         else:
-            fixed = next((what for what, given in described.items() if given), None)
-            if fixed is not None:
-                raise UsageError(
-                    f"{self.where}: {fixed} is fixed by the columns of the model, which reads "
-                    f"{', '.join(columns.inputs)}; leave it out"
-                )
+            require_same(self.where, described, columns)
             self.columns = replace(
                 columns, **{what: given for what, given in of_rows.items() if given is not None}
             )
@@ -198,7 +194,7 @@ class Table:
         if case is None:
             groups = [np.arange(len(frame))]
         else:
-            names_of_cases = frame.texts(case)
+            names_of_cases = [spelled(name) for name in frame.texts(case)]
             without = [row for row, name in enumerate(names_of_cases) if is_empty(name)]
             if without:
                 remedy = ", an empty cell, but must name the case of each row; fill it in, or delete the row"
@@ -382,6 +378,8 @@ class Table:
         [1.5]
         """
         season, y = whole_number("Table: season", season), self._targets()
+        if y.ndim == 1:
+            raise UsageError("Table: naive_error needs targets that are numbers, not classes")
         gaps = [np.abs(y[rows[season:]] - y[rows[:-season]]) for rows in self._groups]
         each = np.concatenate(gaps)
         if not (~np.isnan(each)).any(axis=0).all():
@@ -500,19 +498,23 @@ class Table:
         found: Array = o[np.flatnonzero(self._index[:, n] == row)[0], n]
         return found
 
-    def forecasts(self, outputs: Any) -> list[Forecast]:
+    def forecasts(self, outputs: Any, loss: str) -> list[Forecast]:
         """Returns a forecast of each target in each case, for viz.forecast; needs a horizon.
 
-        outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0]. Raises UsageError for others.
+        outputs: of the network, rnn.run(net, table.inputs, lengths=table.lengths)[0].
+        loss: of the network, net.loss; with "sigmoid", forecasts are probabilities.
+        Raises UsageError for others.
 
         >>> table = rnn.data.Table({"sold": [3.0, 5.0, 4.0]}, targets="sold", horizon=1)
-        >>> table.forecasts(np.full((3, 1, 1), 5.5))[0].predicted.tolist()
+        >>> table.forecasts(np.full((3, 1, 1), 5.5), "squared")[0].predicted.tolist()
         [5.5]
         """
         horizon = self.columns.horizon
         if horizon is None or self.columns.classes is not None:
             raise UsageError("Table: forecasts need a horizon, and targets that are numbers")
-        o = self._checked_outputs("Table.forecasts", outputs, len(self.columns.output_names()))
+        one_of("Table.forecasts: loss", loss, ("squared", "sigmoid"))
+        o = self._checked_outputs("Table.forecasts", outputs, self.columns.outputs(loss))
+        (o,) = predicted(o, loss).values()
         y, found = self._targets(), []
         for rows in self._groups:
             now = self._outputs_at(o, rows[-1]).reshape(horizon, -1)
@@ -552,11 +554,11 @@ class Table:
         found = predicted(values, loss)
         shares = found.get("probability", values)
         if "label" in found:
-            spelled = classes or tuple(map(str, range(values.shape[1])))
-            best: list[str | None] = [spelled[i] for i in found["label"]]
+            known = classes or tuple(map(str, range(values.shape[1])))
+            best: list[str | None] = [known[i] for i in found["label"]]
             for i in np.flatnonzero(np.isnan(values).any(axis=1)):
                 best[i] = None
-            each = {f"probability_{name}": _short(shares[:, i]) for i, name in enumerate(spelled)}
+            each = {f"probability_{name}": _short(shares[:, i]) for i, name in enumerate(known)}
             return {f"predicted_{targets[0]}": best, **each}
         return {f"predicted_{name}": _short(shares[:, i]) for i, name in enumerate(targets)}
 

@@ -154,7 +154,8 @@ def _parquet(path: Path) -> dict[str, Array]:
         require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
         names = parquet.read_schema(file).names
         require_distinct(path, names)
-        table = parquet.read_table(file)
+        # Threads of pyarrow that still run when Python ends with an error abort the process.
+        table = parquet.read_table(file, use_threads=False, pre_buffer=False)
         return {name: _array_of(table.column(name)) for name in table.column_names}
 
     columns = _of_parquet(path, read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from graphnet_rnn.data.frame import Frame
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["fitted"]
+__all__ = ["fitted", "require_same"]
 
 
 def fitted(
@@ -63,6 +64,22 @@ def fitted(
                 )
             means[name] = float(f"{there.mean():.9g}")
     return Columns(inputs, targets, of, means, **described)
+
+
+def require_same(where: str | Path, described: Mapping[str, Any], columns: Columns) -> None:
+    """Raises UsageError if the arguments of a Table describe other columns than those of a model."""
+    for name, given in described.items():
+        fixed = getattr(columns, name)
+        if name == "inputs":  # which may also have the targets and, as categories, the case
+            same = set(given) <= set(fixed) <= {*given, *columns.targets, *columns.categories}
+        else:
+            same = set(given) <= set(fixed) if name == "categories" else given == fixed
+        if given and not same:
+            option = {"targets": "target", "independent": "independent-rows"}.get(name, name)
+            raise UsageError(
+                f"{where}: {name} (--{option}) is fixed by the columns of the model, which reads "
+                f"{', '.join(columns.inputs)}; leave it out"
+            )
 
 
 def _inputs(

@@ -137,7 +137,7 @@ def _code_points(text: str) -> Array:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Training, validation and test symbols with their common vocabulary.
 

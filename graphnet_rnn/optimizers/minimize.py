@@ -44,7 +44,7 @@ class Minimizable(Protocol):
     def explain_non_finite(self) -> str | None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result(ShowsItself):
     """Result of `minimize`: final parameters and loss, reports of all steps, reason for the end, optimizer state.
 

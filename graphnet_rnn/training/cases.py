@@ -216,7 +216,7 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
             )
         return found
     must = f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}"
-    if t.dtype.kind not in "iu":
+    if t.dtype.kind not in "iub":
         raise DataError(f"{must}, not {t.dtype}")
     odd = np.argwhere((t < least) | (t > largest))
     if len(odd):

@@ -19,7 +19,7 @@ from graphnet_rnn.training.cases import fitting, kind_of_weights, shares, weighe
 __all__ = ["Scores", "confusion_of", "errors_of", "f1_of", "scores_of", "scores_of_classes"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scores:
     """Loss and scores of a network on sequences, each a weighted mean over the targets.
 

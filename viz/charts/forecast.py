@@ -24,13 +24,13 @@ MOST = 6
 def forecast(forecasts: Sequence[Any], history: int | None = None) -> Chart:
     """Values of a series, an earlier forecast of the last ones, and the forecast after the end; a panel for each series
 
-    forecasts: result of `rnn.data.Table.forecasts(outputs)`; at most six are drawn. history: rows before the forecast
-    to draw; default None, four times the horizon.
+    forecasts: result of `rnn.data.Table.forecasts(outputs, loss)`; at most six are drawn. history: rows before the
+    forecast to draw; default None, four times the horizon.
     Raises DrawingError if there is nothing to draw.
 
     >>> rows = {"sold": [3.0, 5.0, 4.0, 6.0, 5.0, 7.0]}
     >>> table = rnn.data.Table(rows, targets="sold", horizon=2)
-    >>> chart = viz.forecast(table.forecasts(np.full((6, 1, 2), 5.5)))
+    >>> chart = viz.forecast(table.forecasts(np.full((6, 1, 2), 5.5), "squared"))
     >>> len(chart.axes)
     1
     """
@@ -39,7 +39,7 @@ def forecast(forecasts: Sequence[Any], history: int | None = None) -> Chart:
     some = list(forecasts)[:MOST] if has_items(forecasts) else []
     if not some or not all(hasattr(each, "predicted") for each in some):
         raise DrawingError(
-            "forecast: forecasts holds nothing to draw; pass the result of rnn.data.Table.forecasts(outputs)."
+            "forecast: forecasts holds nothing to draw; pass the result of rnn.data.Table.forecasts(outputs, loss)."
         )
     horizon = len(some[0].predicted)
     count = 4 * horizon if history is None else whole_number("forecast: history", history)

@@ -19,6 +19,7 @@ from graphnet_rnn.apps.cli.options import add_cell, refuse
 from graphnet_rnn.apps.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.characters import read_text
+from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
 from graphnet_rnn.data.table import Table
 from graphnet_rnn.data.table_files import is_table
@@ -152,13 +153,13 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
             f"{', '.join(ENDINGS)}"
         )
     refuse(options.written - {*CHOICES, "season", "model", "data", "cell", "debug"}, "applies only to texts")
-    table = table_for(network, options) if is_table(options.data) else None
+    table = table_for(network, options, frame_of(options.data)) if is_table(options.data) else None
     is_forecast = table is not None and table.columns.horizon is not None and table.columns.classes is None
     is_forecast = is_forecast and network.loss == "squared"
     if not is_forecast:
         refuse(options.written & {"season"}, "applies only to forecasts of numbers in tables")
     if table is None:
-        sequences = read_sequences(options.data, **arrays_of(options))
+        sequences = read_sequences(options.data, **arrays_of(options, options.data))
     else:
         sequences = table.sequences
         for note in table.notes:

@@ -7,7 +7,7 @@ import contextlib
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from graphnet_rnn.apps.cli.options import given_settings, refuse
 from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
 from graphnet_rnn.data.columns import Columns, most_categories, names
-from graphnet_rnn.data.frame import frame_of
+from graphnet_rnn.data.frame import Frame, frame_of
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
 from graphnet_rnn.data.sequences import Sequences
@@ -71,17 +71,23 @@ OF_ARRAYS = ("lengths", "cases_first")
 OF_TABLES = ("case", "time_column", "calendar", "categories", "horizon", "date_format", "independent_rows")
 #: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
-#: Classes that are also the numbers 0 and 1, in lower case.
-BINARY = {"0", "1", "false", "true"}
 OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """Adds options that name the inputs, targets, weights and lengths in a file of sequences."""
     add = parser.add_argument
-    add("--inputs", metavar="NAMES", help="table: input columns, a,b (default: all other columns)")
+    add(
+        "--inputs",
+        metavar="NAMES",
+        help="input columns, a,b (default: all others), or input array (default: x)",
+    )
     add("--target", metavar="NAMES", help="target columns, a,b, or target array (default: y)")
-    add("--weights", metavar="NAME", help="column or array of loss weights, of cases, time steps or values")
+    add(
+        "--weights",
+        metavar="NAME",
+        help="column or array of loss weights, of cases, steps or values; not for predict",
+    )
     add(
         "--lengths",
         metavar="NAME",
@@ -118,9 +124,9 @@ def names_of(option: str, given: str | None) -> tuple[str, ...]:
     return () if given is None else names(f"--{option}", given)
 
 
-def arrays_of(options: argparse.Namespace, *, predicted: bool = False) -> dict[str, Any]:
+def arrays_of(options: argparse.Namespace, file: str, *, predicted: bool = False) -> dict[str, Any]:
     """Arguments of read_sequences, or of read_inputs if the file is to be predicted."""
-    refuse(_given(options, OF_TABLES), "applies only to tables")
+    refuse(_given(options, OF_TABLES), f"applies only to tables, not to {file}")
     found = {"inputs": options.inputs, "lengths": options.lengths, "pieces": options.pieces}
     if not predicted:
         found |= {"targets": options.target, "weights": options.weights}
@@ -133,10 +139,10 @@ def _given(options: argparse.Namespace, names: Collection[str]) -> list[str]:
 
 
 def table_of(
-    options: argparse.Namespace, source: Any, columns: Columns | None, whole: bool, classes: bool = False
+    options: argparse.Namespace, frame: Frame, columns: Columns | None, whole: bool, classes: bool = False
 ) -> Table:
     """Table of these options. columns: of a model. whole: True if a case has one target; classes: if it is one."""
-    refuse(_given(options, OF_ARRAYS), "applies only to arrays")
+    refuse(_given(options, OF_ARRAYS), f"applies only to arrays, not to {frame.where}")
     described = {
         "inputs": names_of("inputs", options.inputs),
         "targets": names_of("target", options.target),
@@ -148,11 +154,8 @@ def table_of(
     if classes:
         both = (*described["categories"], *described["targets"])
         described["categories"] = tuple(dict.fromkeys(both))
-    if columns is not None:
-        _require_same(options.data, described, columns)
-        described = {}
     return Table(
-        source,
+        frame,
         columns,
         case=options.case,
         time=options.time_column,
@@ -164,31 +167,13 @@ def table_of(
     )
 
 
-def _require_same(where: str, described: Mapping[str, Any], columns: Columns) -> None:
-    """Raises UsageError if the options describe other columns than those of the model."""
-    for name, given in described.items():
-        fixed = getattr(columns, name)
-        if name == "inputs":  # which may also have the targets and, as categories, the case
-            same = set(given) <= set(fixed) <= {*given, *columns.targets, *columns.categories}
-        else:
-            same = set(given) <= set(fixed) if name == "categories" else given == fixed
-        if given and not same:
-            option = {"targets": "target", "independent": "independent-rows"}.get(name, name)
-            raise UsageError(
-                f"{where}: {name} (--{option}) is fixed by the columns of the model, which reads "
-                f"{', '.join(columns.inputs)}; leave it out"
-            )
-
-
-def table_for(network: Network, options: argparse.Namespace, source: Any = None) -> Table:
-    """Table of these options for a trained network, which has its columns. source: the table, read before."""
-    table = table_of(
-        options, options.data if source is None else source, network.columns, network.pool is not None
-    )
+def table_for(network: Network, options: argparse.Namespace, frame: Frame) -> Table:
+    """Table of these options for a trained network, which has its columns."""
+    table = table_of(options, frame, network.columns, network.pool is not None)
     found = table.columns.input_names()
     if network.columns is None and len(found) != network.inputs:
         raise UsageError(
-            f"the model reads {network.inputs} inputs, but {options.data} has {len(found)} "
+            f"the model reads {network.inputs} inputs, but {frame.where} has {len(found)} "
             f"({in_brief(', '.join(found))}); name the columns by --inputs"
         )
     return table
@@ -427,7 +412,7 @@ class FileMaterial(Material):
         options = self.options
         whole = options.pool is not None if network is None else network.pool is not None
         if not is_table(path):
-            return read_sequences(path, **arrays_of(options))
+            return read_sequences(path, **arrays_of(options, path))
         frame = frame_of(path)
         if self.columns is not None:  # of --valid
             table = Table(frame, self.columns, weights=options.weights, whole=whole, pieces=options.pieces)
@@ -455,10 +440,8 @@ class FileMaterial(Material):
         if classes is None:
             return
         target = columns.targets[0]
-        if loss in ("squared", "sigmoid") and not {name.lower() for name in classes} <= BINARY:
-            raise UsageError(
-                f"--loss {loss}: the target {shown(target)} holds classes, not numbers; leave out --loss"
-            )
+        if loss is not None:
+            columns.outputs(loss)  # raises UsageError for classes with a loss for numbers
         whole = all(name.lstrip("-").isdecimal() for name in classes)
         named = target in names_of("categories", self.options.categories)
         if loss == "softmax" and len(classes) > most_categories(rows) and not (whole or named):
@@ -481,7 +464,7 @@ class FileMaterial(Material):
         """softmax for classes, sigmoid for several columns that are all 0 or 1, squared for other numbers."""
         t, there = data.targets, data.target_weights() > 0
         several = t.ndim == 2 + bool(data.by_step)
-        if t.dtype.kind in "iu" and not several:
+        if t.dtype.kind in "iub" and not several:
             return "softmax"
         columns = self.columns
         if columns is not None and columns.horizon is None and len(columns.targets) == 1:
@@ -544,6 +527,8 @@ def fitting_loss(data: Sequences, loss: str) -> Sequences:
         if t.ndim == 1 + bool(data.by_step):
             t = t[..., None]
         t = t.astype(np.float64) if t.dtype.kind in "iub" else t
+    elif t.dtype.kind == "b":
+        t = t.astype(np.int64)
     return replace(data, targets=t, by_step=data.by_step and loss not in SEQUENCE_LOSSES)
 
 

@@ -21,6 +21,7 @@ from graphnet_rnn.apps.cli.models import load_for_use
 from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.specs import parts_of
+from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.predicted import predicted
 from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
 from graphnet_rnn.data.table_files import is_table, require_writer, table_bytes
@@ -62,9 +63,9 @@ def run(options: argparse.Namespace) -> int:
     network = load_for_use(options.model, options.cell)
     if network.vocabulary is not None:
         raise UsageError(f"{options.model} is a model of text; use the command sample")
-    table = table_for(network, options) if is_table(options.data) else None
+    table = table_for(network, options, frame_of(options.data)) if is_table(options.data) else None
     if table is None:
-        x, lengths = read_inputs(options.data, **arrays_of(options, predicted=True))
+        x, lengths = read_inputs(options.data, **arrays_of(options, options.data, predicted=True))
         if x.ndim == 3 and x.shape[-1] != network.inputs:
             raise UsageError(
                 f"the model reads {network.inputs} inputs, but those of {options.data} are {x.shape[-1]} numbers wide"
@@ -81,24 +82,24 @@ def run(options: argparse.Namespace) -> int:
         )
     outputs, _ = run_network(network, x, lengths=lengths)
     found = predicted(outputs, network.loss)
+    steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
+    what = f"{', '.join(found)} of {x.shape[1]:,} cases, {steps:,} steps in all"
     if options.out.lower().endswith(".npz"):
         content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
-    elif table is not None:
+    elif table is None:
+        content = table_bytes(options.out, _columns(found, len(x), lengths, network.pool is None))
+    else:
         columns = table.predictions(outputs, network.loss)
         content = table_bytes(options.out, columns)
-    else:
-        content = table_bytes(options.out, _columns(found, len(x), lengths, network.pool is None))
+        what = f"{', '.join(columns)} of {x.shape[1]:,} cases, {steps:,} steps in all"
+        if (horizon := table.columns.horizon) is not None:
+            what = f"forecasts of the next {horizon:,} rows of each case"
     write_atomically(options.out, content)
-    if table is not None and (horizon := table.columns.horizon) is not None:
-        print(f"wrote {options.out}: forecasts of the next {horizon:,} rows of each case")
-        if options.chart:
-            import viz
+    print(f"wrote {options.out}: {what}")
+    if options.chart and table is not None:
+        import viz
 
-            save_chart(viz.forecast(table.forecasts(outputs)), options.chart)
-        return 0
-    names = list(found) if table is None or options.out.lower().endswith(".npz") else list(columns)
-    steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
-    print(f"wrote {options.out}: {', '.join(names)} of {x.shape[1]:,} cases, {steps:,} steps in all")
+        save_chart(viz.forecast(table.forecasts(outputs, network.loss)), options.chart)
     return 0
 
 

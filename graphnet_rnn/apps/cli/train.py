@@ -22,7 +22,7 @@ from graphnet_rnn.apps.cli.answers import brief, command_line
 from graphnet_rnn.apps.cli.console import Console
 from graphnet_rnn.apps.cli.material import add_choices, chosen, material_of, names_of
 from graphnet_rnn.apps.cli.models import network_to_begin_with, new_layers, new_network
-from graphnet_rnn.apps.cli.options import Parser, add_settings, free_settings, given_settings
+from graphnet_rnn.apps.cli.options import Parser, add_settings, free_settings, given_settings, refuse
 from graphnet_rnn.apps.cli.specs import (
     add_optimizer,
     default_rates,
@@ -71,8 +71,8 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 #: Options that may change on resume: paths of moved files (their content is checked), the length of the run, and the
 #: back end.
 FILES = ("data", "valid", "test", "cell")
-FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays)
-FREE_ON_RESUME |= {*FILES, "quiet", "no_live", "resume", "debug"}
+FREE_SETTINGS = free_settings(Training, CarriedText, DrawnText, Arrays)
+FREE_ON_RESUME = FREE_SETTINGS | {*FILES, "quiet", "no_live", "resume", "debug"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -347,13 +347,8 @@ def _require_files(kept: argparse.Namespace) -> str:
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
-    changed = options.written - FREE_ON_RESUME
-    if changed:
-        names = ", ".join("--" + k.replace("_", "-") for k in sorted(changed))
-        raise UsageError(
-            f"--resume continues the run unchanged; leave out {names} (you may change "
-            "--epochs, --backend, --memory, --threads, and paths of files)."
-        )
+    may = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(FREE_SETTINGS))
+    refuse(options.written - FREE_ON_RESUME, f"cannot change on --resume, unlike {may} and paths of files")
 
 
 def make_trainer(

@@ -137,7 +137,7 @@ class Controller(Model):
         return f"Controller({self.layers!r}, output={self.output!r}): {self.theta.size:,} parameters"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trajectories:
     """Movements of a closed loop, as arrays.
 

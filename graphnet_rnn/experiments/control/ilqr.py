@@ -33,7 +33,7 @@ GROWTH, LEAST, MOST = 2.0, 1e-6, 1e10
 SLIGHT = 1e-5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """Solution of iLQR for each movement: u = û_t + K_t (x - x̂_t), and V_t(x) ≈ V + V_xᵀ δ + ½ δᵀ V_xx δ, δ = x - x̂_t
 

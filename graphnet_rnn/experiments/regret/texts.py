@@ -23,7 +23,7 @@ from graphnet_rnn.settings import require_generator, whole_number
 __all__ = ["TEXTS", "Drawn", "alphabet", "anbn", "distant_xor", "music"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawn:
     """Random text with the bits of its true model.
 

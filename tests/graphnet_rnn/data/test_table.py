@@ -7,6 +7,8 @@ import datetime
 import itertools
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -426,9 +428,12 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
         Table(rows, inputs="a", targets="y", time="s", date_format="%Y-%m-%d %Z")
     with pytest.raises(UsageError, match="inputs must be a list or a tuple, not a set"):
         Table(rows, inputs={"a", "b"}, targets="y")
-    for settings in ({"inputs": "a"}, {"targets": "y"}, {"horizon": 1}, {"independent": True}):
-        with pytest.raises(UsageError, match=f"{next(iter(settings))} is fixed by the columns of the model"):
-            Table(rows, Columns(("a",), ("y",)), **settings)
+    model = Columns(("a",), ("y",))
+    for settings in ({"inputs": "y"}, {"targets": "a"}, {"horizon": 1}, {"independent": True}):
+        fixed = f"{next(iter(settings))} .* is fixed by the columns of the model"
+        with pytest.raises(UsageError, match=fixed):
+            Table(rows, model, **settings)
+    assert Table(rows, model, inputs="a", targets="y").columns == model
     two = rnn.Network([rnn.GRU(2)], 2, 2, reads="vectors")
     two.columns = Columns(("a",), ("y",), {"y": ("u", "v")}, means={"a": np.float32(0.5)})
     rnn.save(two, tmp_path / "two.safetensors")
@@ -444,7 +449,7 @@ def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:
         outputs = table.inputs[..., :1] + np.arange(3) * 100.0  # of each row, its own value
         found = table.predictions(outputs, "squared")
         assert found["shop"] == [shop for shop in shops for _ in range(3)]
-        drawn = table.forecasts(outputs)
+        drawn = table.forecasts(outputs, "squared")
         mean = table.columns.means["sold"]
         for n, shop in enumerate(shops):
             rows = in_order(shop)
@@ -466,7 +471,7 @@ def test_forecasts_match_the_outputs_of_the_rows(tmp_path: Path) -> None:
             None,
         ):
             with pytest.raises(UsageError, match=r"forecasts: outputs must be .* of shape \[.* not "):
-                table.forecasts(wrong)
+                table.forecasts(wrong, "squared")
             with pytest.raises(UsageError, match="predictions: outputs must be those of"):
                 table.predictions(wrong, "squared")
 
@@ -607,6 +612,54 @@ def test_names_of_the_table_are_kept_in_predictions() -> None:
     )
     with pytest.raises(UsageError, match="rename it in the table"):
         table.predictions(np.zeros((2, 1, 1)), "squared")
+
+
+def test_forecasts_of_zeros_and_ones_are_probabilities() -> None:
+    table = Table({"open": [0.0, 1, 1, 0]}, targets="open", horizon=1)
+    logits = np.array([-2.0, 0, 1, 3]).reshape(4, 1, 1)
+    (drawn,) = table.forecasts(logits, "sigmoid")
+    np.testing.assert_allclose([*drawn.earlier, *drawn.predicted], 1 / (1 + np.exp([-1.0, -3.0])))
+    assert table.predictions(logits, "sigmoid")["predicted_open"] == pytest.approx(drawn.predicted)
+
+
+def test_classes_are_not_taken_for_numbers() -> None:
+    table = Table({"x": [1.0, 2, 3], "sky": ["sun", "rain", "snow"]}, targets="sky")
+    for loss in ("sigmoid", "squared"):
+        with pytest.raises(UsageError, match=f"loss {loss}: the target 'sky' holds classes, not numbers"):
+            table.predictions(np.zeros((3, 1, 1)), loss)
+    with pytest.raises(UsageError, match="targets that are numbers, not classes"):
+        table.naive_error()
+
+
+def test_one_case_in_two_spellings(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("case,x,y\n2,1.5,1.5\n2.0,2.5,2.5\n3,3.5,3.5\n")
+    assert Table(tmp_path / "t.csv", targets="y", case="case").inputs.shape == (2, 2, 1)
+
+
+def test_a_parquet_file_is_read_in_one_thread(tmp_path: Path) -> None:
+    """Threads of pyarrow abort a process that ends with an error while they start."""
+    rows = pyarrow.table({name: np.arange(1000.0) for name in "abcdefgh"})
+    pyarrow.parquet.write_table(rows, tmp_path / "t.parquet")
+    program = """
+import pyarrow.parquet, sys
+from pathlib import Path
+from graphnet_rnn.data import Table
+def threads():
+    names = [(each / "comm").read_text() for each in Path("/proc/self/task").iterdir()]
+    return sum(not name.startswith("jemalloc") for name in names)  # of the allocator
+before = threads()
+Table(sys.argv[1], targets="a")
+print(threads() - before)
+"""
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("this system does not list threads")
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "t.parquet")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.strip() == "0"
 
 
 def test_single_row_cases_use_the_time_step_of_other_cases() -> None:

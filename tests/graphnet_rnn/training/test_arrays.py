@@ -269,7 +269,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "a symbol too many": (DataError, {"targets": T + 1}, "targets must be whole numbers in 0 ... 3"),
     "no batch": (UsageError, {"batch": 0}, "Arrays: batch must be a whole number >= 1"),
     "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [6, 11], one for each target, (6"),
-    "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0; the least is"),
+    "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be finite and at least 0; got -"),
     "no weights": (DataError, {"weights": 0 * WEIGHTS}, "to train on, at least one target must have a weight above 0"),
     "an output without targets": (
         DataError, NUMBERS | {"weights": np.ones(S.shape) * (np.arange(S.shape[-1]) != 1)},

@@ -381,7 +381,7 @@ def test_charts_name_supported_suffixes(tmp_path: Path) -> None:
 def test_short_series_have_no_naive_forecast() -> None:
     rows = {"s": list("aaab"), "y": np.arange(4.0)}
     table = rnn.data.Table(rows, targets="y", case="s", horizon=2)
-    long, short = viz.forecast(table.forecasts(np.zeros((*table.inputs.shape[:2], 2)))).axes
+    long, short = viz.forecast(table.forecasts(np.zeros((*table.inputs.shape[:2], 2)), "squared")).axes
     assert [line.get_label() for line in long.get_lines()][:3] == ["values", "earlier forecast", "forecast"]
     assert [line.get_label() for line in short.get_lines()][:2] == ["values", "forecast"]
     assert [len(line.get_xdata()) for line in short.get_lines()][:2] == [1, 3]
@@ -391,7 +391,7 @@ def test_numeric_time_axis_has_the_column_name() -> None:
     for times, name in (([0.0, 0.5, 1.0, 1.5, 2.0], "t"), ([0.0, 0.5, 1.0, 1.5, 7.0], "row")):
         with case(times):
             table = rnn.data.Table({"t": times, "y": np.arange(5.0)}, targets="y", time="t", horizon=2)
-            assert viz.forecast(table.forecasts(np.zeros((5, 1, 2)))).axes[0].get_xlabel() == name
+            assert viz.forecast(table.forecasts(np.zeros((5, 1, 2)), "squared")).axes[0].get_xlabel() == name
 
 
 def test_dollar_signs_in_names_are_escaped() -> None:
@@ -402,7 +402,8 @@ def test_dollar_signs_in_names_are_escaped() -> None:
     table = rnn.data.Table({name: np.arange(5.0)}, targets=name, horizon=2)
     for number, drawn in enumerate((
         viz.compare_runs({name: rows}, title=name), viz.compare_settings(settings, title=name, unit=name),
-        viz.forecast(table.forecasts(np.zeros((5, 1, 2)))), viz.attention_map(np.eye(2), written=[name, "y"]),
+        viz.forecast(table.forecasts(np.zeros((5, 1, 2)), "squared")),
+        viz.attention_map(np.eye(2), written=[name, "y"]),
         viz.image_rows({name: np.eye(4)}), viz.joint_curves(np.eye(2), {name: np.eye(2)}, names=[name, "y"]),
         viz.weight_norms({name: {name: 1.0}, "b": {name: 1.0}}, title=name), viz.filmstrip({name: VIDEO[:, :9]}),
         viz.cost_over_text({name: Costs(parts=((name, 0),)), "b": Costs()}, title=name),

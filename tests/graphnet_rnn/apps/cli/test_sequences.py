@@ -91,6 +91,16 @@ def test_trained_models_are_evaluated_and_predict(capsys: Any, target: str, loss
     assert number == pytest.approx(found[name][(7, 0) if whole else (2, 1, 0)])
 
 
+def test_true_and_false_are_classes_as_0_and_1_are() -> None:
+    signs = np.load("d.npz")["y"] > 0
+    for name, y in (("bits", signs), ("ints", signs.astype(np.uint8))):
+        np.savez(f"{name}.npz", x=X, y=y)
+        assert main(["train", f"{name}.npz", *TRAIN[2:], "--out", name]) == 0
+    trained = [rnn.load(f"{name}/model.safetensors") for name in ("bits", "ints")]
+    assert trained[0].loss == "softmax"
+    np.testing.assert_array_equal(trained[0].theta, trained[1].theta)
+
+
 def test_output_bias_starts_at_the_frequencies_of_weighted_targets() -> None:
     """Counts steps within the lengths whose weight is above 0."""
     lengths = RANDOM.integers(1, 6, 30)

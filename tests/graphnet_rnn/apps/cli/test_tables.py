@@ -267,8 +267,8 @@ def test_inapplicable_options_are_rejected(capsys: Any) -> None:
             "train sales.csv --target sold --inputs warmth --loss squared --balanced",
             "balanced applies to classes",
         ),
-        ("train d.npz --horizon 2", "horizon applies only to tables"),
-        ("train d.npz --calendar hour", "calendar applies only to tables"),
+        ("train d.npz --horizon 2", "horizon applies only to tables, not to d.npz"),
+        ("train d.npz --calendar hour", "calendar applies only to tables, not to d.npz"),
         (f"{forecast} --pieces 5 --metrics f1", "names of metrics of Arrays (mae"),
     ):
         assert main([*command.split(), "--out", "new"]) in (1, 2)
