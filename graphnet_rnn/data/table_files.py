@@ -148,14 +148,14 @@ def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
 
 
 def _parquet(path: Path) -> dict[str, Array]:
-    def read(parquet: Any, file: io.BytesIO) -> dict[str, Array]:
+    def read(parquet: Any, content: io.BytesIO) -> dict[str, Array]:
+        # Threads of pyarrow that still start when Python ends with an error abort the process.
+        file = parquet.ParquetFile(content, pre_buffer=False)
         # Repeated rows compress well in the file, but need eight bytes per value here.
-        about = parquet.read_metadata(file)
+        about = file.metadata
         require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
-        names = parquet.read_schema(file).names
-        require_distinct(path, names)
-        # Threads of pyarrow that still run when Python ends with an error abort the process.
-        table = parquet.read_table(file, use_threads=False, pre_buffer=False)
+        require_distinct(path, file.schema_arrow.names)
+        table = file.read(use_threads=False)
         return {name: _array_of(table.column(name)) for name in table.column_names}
 
     columns = _of_parquet(path, read)
