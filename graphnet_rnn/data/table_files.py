@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
 __all__ = ["TABLES", "csv_text", "decoded", "is_table", "require_distinct", "require_writer", "table_bytes"]
-
-T = TypeVar("T")
 
 #: A number with a decimal comma.
 DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
@@ -141,24 +139,17 @@ def _csv(path: Path) -> dict[str, Array]:
     return {name: np.array(column, dtype=object) for name, column in zip(head, columns, strict=True)}
 
 
-def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
+def _parquet(path: Path) -> dict[str, Array]:
     parquet = package_for(f"reading {path}", "pyarrow.parquet", "pyarrow")
     with no_file_of(path, "Parquet table"):
-        return read(parquet, io.BytesIO(read_bytes(path, DataError)))
-
-
-def _parquet(path: Path) -> dict[str, Array]:
-    def read(parquet: Any, content: io.BytesIO) -> dict[str, Array]:
         # Threads of pyarrow that still start when Python ends with an error abort the process.
-        file = parquet.ParquetFile(content, pre_buffer=False)
+        file = parquet.ParquetFile(io.BytesIO(read_bytes(path, DataError)), pre_buffer=False)
         # Repeated rows compress well in the file, but need eight bytes per value here.
         about = file.metadata
         require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
         require_distinct(path, file.schema_arrow.names)
         table = file.read(use_threads=False)
-        return {name: _array_of(table.column(name)) for name in table.column_names}
-
-    columns = _of_parquet(path, read)
+        columns = {name: _array_of(table.column(name)) for name in table.column_names}
     if not columns or not len(next(iter(columns.values()))):
         raise DataError(f"{path} has no rows")
     return columns
