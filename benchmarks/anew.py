@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from graphnet.call import kept
 
-__all__ = ["compiled_anew"]
-
 
 @contextlib.contextmanager
 def compiled_anew() -> Iterator[None]:

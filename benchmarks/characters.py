@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import graphnet_rnn as rnn
+from graphnet.system.json_lines import Row
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.initializers import Initializer, normal, thinned
 from graphnet_rnn.data import Corpus, read_text
-from graphnet_rnn.experiments.runs import Job, Row, complete
+from graphnet_rnn.experiments.runs import Job, complete
 from graphnet_rnn.optimizers import Adam, Constant, GreedyHessianFree, HessianFree, Optimizer
 from graphnet_rnn.training import CarriedText, DrawnText, Listener, Problem, Trainer, Training
 

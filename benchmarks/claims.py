@@ -24,8 +24,6 @@ from statistics import quantiles
 
 from graphnet.system.streams import prepare_streams
 
-__all__ = ["CLAIMS", "Claim", "cell", "ratios", "rows", "verdict"]
-
 ROOT = Path(__file__).parents[1]
 COMPARE, LENGTHS = "docs/how_it_compares.md", "docs/variable_length_sequences.md"
 GRADIENT, PRODUCT = "loss and gradient", "Gauss-Newton product"

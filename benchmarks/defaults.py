@@ -32,9 +32,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import graphnet_rnn as rnn
+from graphnet.system.json_lines import Row
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.apps.cli import main as graphnet_rnn
-from graphnet_rnn.experiments.runs import Job, Row, complete
+from graphnet_rnn.experiments.runs import Job, complete
 from viz.charts.history import read_history
 
 CELLS = ("LSTM", "GRU", "Elman", "MultiplicativeLSTM", "RHN", "LayerNormLSTM")

@@ -36,8 +36,6 @@ from graphnet.system.streams import prepare_streams
 from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["NETWORKS", "expected", "fitted", "main"]
-
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000)
 #: Networks: seconds per message, bytes per second.
 NETWORKS = {"Ethernet, 10 Gb/s": (30e-6, 1.1e9), "InfiniBand, 200 Gb/s": (2e-6, 20e9)}

@@ -12,19 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from graphnet.graph.node import Node
 
-__all__ = [
-    "BackendError",
-    "DifferentiationError",
-    "DtypeError",
-    "GraphnetError",
-    "NonFiniteError",
-    "NotEnoughMemoryError",
-    "ShapeError",
-    "UsageError",
-    "ValueAccessError",
-    "table_of_inputs",
-]
-
 
 class GraphnetError(Exception):
     """Base of all errors that graphnet raises deliberately."""

@@ -18,8 +18,6 @@ from threading import RLock
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = ["LazyPackage", "lazy_imports"]
-
 #: Held while a public name is imported: two threads could wait for each other's modules. No module of this project may
 #: use such a name while it is being imported, or it could deadlock with another thread.
 _IMPORTING = RLock()

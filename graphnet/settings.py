@@ -15,11 +15,6 @@ import numpy as np
 
 from graphnet.errors import UsageError
 
-__all__ = [
-    "LARGEST", "MANY", "amount", "fraction", "is_number", "limit", "listed", "number", "one_of", "path", "shown",
-    "text", "whole_number", "yes_no_or_none", "yes_or_no",
-]  # fmt: skip
-
 #: Upper bound of sizes, seeds and counts: larger ones would fail later, inside NumPy.
 LARGEST = 2**31 - 1
 

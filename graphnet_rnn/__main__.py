@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line. Ctrl-C ends it with exit code 130, also during imports."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeGuard
 
-__all__ = ["installed", "is_file", "material_kind", "names_of"]
-
 
 def names_of(group: str) -> dict[str, EntryPoint]:
     """Returns the entry points of a group by name."""

@@ -19,8 +19,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.settings import shown, whole_number
 
-__all__ = ["Model", "ModelObjective"]
-
 #: Arguments for initial values, which a file replaces.
 HELD = ("initial", "values")
 #: Names that no argument may have, besides those of Model's attributes: of nodes, and of the class in a description.

@@ -27,8 +27,6 @@ import numpy as np
 
 from graphnet.system.process import own_cores
 
-__all__ = ["GUIDES", "PROCESSORS", "conditions", "processor", "pytest_command"]
-
 ROOT = Path(__file__).resolve().parent.parent
 #: Processor -> OpenBLAS kernels, and a function that tells whether NumPy may use a feature.
 PROCESSORS = {

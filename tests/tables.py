@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["case", "leaves", "require_rows", "some_quick", "usual_recursion"]
-
 
 @contextlib.contextmanager
 def case(*name: object) -> Iterator[None]:

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check"]
-
 #: Numbers of the exercises that were checked, in order.
 met: list[int] = []
 #: The tests set this. Each check must then accept its solution, and reject the dots and each wrong answer.

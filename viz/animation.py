@@ -24,8 +24,6 @@ from viz.charts.video import Videos, videos_of
 from viz.errors import DrawingError, count_of, named_file
 from viz.files import write_file
 
-__all__ = ["Animation", "Moving", "animation", "pillow"]
-
 #: Approximate height of a video in a GIF, in pixels; margin; height of its name.
 HEIGHT, MARGIN, NAME = 160, 8, 16
 PAPER, INK = 255, 40

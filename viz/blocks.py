@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from graphnet.graph.node import Array
 
-__all__ = ["Grid", "block_means"]
-
 Grid = npt.NDArray[np.float64]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["between", "ink_on"]
-
 
 def between(stops: Sequence[str], place: float) -> str:
     """Color at a place in [0, 1] on a scale of evenly spaced stops; other places are clipped."""

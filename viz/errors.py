@@ -12,17 +12,6 @@ from graphnet.errors import GraphnetError, UsageError
 from graphnet.settings import amount, path, shown, whole_number, yes_no_or_none, yes_or_no
 from graphnet.system.text import in_brief
 
-__all__ = [
-    "DrawingError",
-    "LayoutTimeoutError",
-    "by_matplotlib",
-    "chosen",
-    "count_of",
-    "named_file",
-    "seconds_of",
-    "whether",
-]
-
 
 class DrawingError(GraphnetError):
     """Raised for a picture that cannot be made or saved; the message names the argument and the remedy."""

@@ -11,8 +11,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from viz.errors import DrawingError
 
-__all__ = ["Feeds", "computed", "fed"]
-
 Feeds = Mapping[Node, Any]
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from graphnet.system.files import write_whole
 from viz.errors import DrawingError
 
-__all__ = ["write_file"]
-
 
 def write_file(target: Path, contents: bytes) -> None:
     """Writes a file completely or not at all; raises DrawingError if the folder is missing or not writable."""

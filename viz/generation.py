@@ -18,8 +18,6 @@ from viz.style import EdgeRole, Theme, style_of
 if TYPE_CHECKING:  # pictures of graphs need no networks
     from graphnet_rnn import Network
 
-__all__ = ["generation"]
-
 
 def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> Drawing:
     """A network that generates symbols: each prediction, turned into a symbol by χ, is the next input.

@@ -8,8 +8,6 @@ from typing import Any
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 
-__all__ = ["kept_nodes"]
-
 
 def kept_nodes(before: Graph, after: Graph) -> dict[Node, Node]:
     """Node of the second graph -> the same node in the first.

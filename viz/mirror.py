@@ -23,8 +23,6 @@ from viz.feeds import Feeds
 from viz.notes import Gradients, ValueNotes, cotangents, evaluated, note_on, require_cost
 from viz.style import EdgeRole, Role, Theme, style_of
 
-__all__ = ["mirror"]
-
 _TRANSPOSE = "<sup>T</sup>"
 
 

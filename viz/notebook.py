@@ -6,8 +6,6 @@ import base64
 import re
 from html import escape
 
-__all__ = ["bundle_of"]
-
 _WIDTH = re.compile(r'<svg[^>]*? width="([\d.]+)(pt|px)?"')
 _PIXELS_PER_POINT = 4 / 3
 #: Minimum scale of a wide picture; below, the page scrolls.

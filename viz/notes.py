@@ -25,11 +25,6 @@ from viz.errors import DrawingError, count_of
 from viz.feeds import Feeds, computed, fed
 from viz.matching import kept_nodes
 
-__all__ = [
-    "Gradients", "Marks", "TimeNotes", "ValueNotes", "changes", "cotangents", "evaluated", "gradients", "note_on",
-    "require_cost", "times", "values",
-]  # fmt: skip
-
 #: Maximum numbers of rows and columns of a heat map.
 ROWS, COLUMNS = 8, 12
 

@@ -19,8 +19,6 @@ from viz.files import write_file
 from viz.terminal import as_svg
 from viz.text import coloured, coloured_html, paint, scale_of, swatch
 
-__all__ = ["Read", "TextPage", "reading", "samples"]
-
 
 class Read(Protocol):
     """Protocol of the result of `rnn.read`."""

@@ -13,8 +13,6 @@ from viz.pages import reading
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["history_chart", "mimebundle"]
-
 
 def mimebundle(thing: Any) -> dict[str, str]:
     """MIME type -> content, e.g. "image/svg+xml", of an object that `viz` can show.

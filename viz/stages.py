@@ -15,8 +15,6 @@ from viz.files import write_file
 from viz.notes import changes
 from viz.style import Theme
 
-__all__ = ["PassPicture", "dump", "passes"]
-
 
 class PassPicture(NamedTuple):
     """A compiler pass: the graph before it, with removed nodes colored, and after it, with new nodes colored."""

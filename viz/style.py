@@ -19,8 +19,6 @@ from enum import Enum
 from viz.colours import between
 from viz.errors import DrawingError, seconds_of
 
-__all__ = ["COLOUR_BLIND", "DARK", "LIGHT", "THEMES", "EdgeRole", "Role", "Style", "Theme", "style_of"]
-
 
 class Role(Enum):
     """Kind of a drawn node."""

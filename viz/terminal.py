@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from viz.text import Scale, cells
 
-__all__ = ["as_svg"]
-
 #: Size of a character cell, in pixels.
 WIDTH, HEIGHT, MARGIN, SIZE = 7.8, 17.0, 10.0, 13.0
 _CODE = re.compile(r"\x1b\[([\d;]*)m")

@@ -11,11 +11,6 @@ from graphnet.settings import is_number, shown
 from graphnet.system.text import visible
 from viz.errors import DrawingError, count_of
 
-__all__ = [
-    "LEVELS", "SCALES", "Probabilities", "Scale", "cells", "colour_of", "coloured", "coloured_html", "paint",
-    "palette", "scale_of", "swatch",
-]  # fmt: skip
-
 _Colour = tuple[int, int, int]
 
 

@@ -14,8 +14,6 @@ from graphnet.settings import shown
 from viz.drawing.note import Note, Notes, NoteScale
 from viz.errors import DrawingError
 
-__all__ = ["Grouped", "Units", "units"]
-
 
 class Grouped(Protocol):
     """Protocol of a group of units, such as rnn.riemannian.UnitGroup."""

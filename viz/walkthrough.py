@@ -24,8 +24,6 @@ from viz.drawing.picture import Picture, Shape
 from viz.drawing.render import Drawing, matplotlib_fonts
 from viz.errors import DrawingError, seconds_of
 
-__all__ = ["Walkthrough", "walkthrough"]
-
 #: Endings of keys in the second pass of a mirror, see viz/mirror.py.
 _BACK, _ALONG = "_back", "_along"
 #: Boxes of a closed picture that are there before the first step.

@@ -18,8 +18,6 @@ import graphnet_rnn as rnn
 from benchmarks.gpu.translate import Engine, step_of
 from graphnet.backends.cuda.device import this_device
 
-__all__ = ["CELLS", "CONTENDERS", "Contender", "Problem"]
-
 SYMBOLS = 64
 
 #: Name -> number of units -> cell.

@@ -16,8 +16,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.elementwise import Elementwise
 
-__all__ = ["Engine", "Step", "step_of"]
-
 Tensor = Any
 
 

@@ -12,8 +12,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
-__all__ = ["setup"]
-
 _COLUMNS = ["architecture", "equation", "source", "parameters", "diagram"]
 
 

@@ -26,8 +26,6 @@ from sphinx.application import Sphinx
 
 from extensions.names import public_path
 
-__all__ = ["restructured", "setup"]
-
 _RELATION = re.compile(r" [=~←∝≈] |[Σ∂Π]|ᵀ|\bR\{")
 _COLUMN = re.compile(r"^(?P<name>\S+(?: \S+){0,2}) {2,}(?P<text>\S.*)$")
 #: At the start of a line: names, a colon, and what they are.

@@ -16,8 +16,6 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-__all__ = ["INDEX", "indexed", "mathml", "setup"]
-
 _INDEX = r"(?:\{(?P<braced>(?:[^{}]|\{[^{}]*\})*)\}|(?P<plain>%s))"
 #: After a formula's letter, word or bracket.
 INDEX = re.compile(r"(?P<mark>[_^])" + _INDEX % r"\([A-Za-z]\)|[A-Za-z0-9·]+")

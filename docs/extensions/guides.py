@@ -16,8 +16,6 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-__all__ = ["bare_ipython", "fetch_tutorials", "keep_one_cache", "read_tutorial", "setup", "state_of"]
-
 ROOT = Path(__file__).resolve().parents[2]
 _METADATA: dict[str, dict[str, str]] = {
     "kernelspec": {"name": "python3", "display_name": "Python 3"},

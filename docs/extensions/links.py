@@ -14,8 +14,6 @@ from sphinx.transforms import SphinxTransform
 
 from extensions.names import PACKAGES, path_of, public_path
 
-__all__ = ["LinkNames", "resolve", "setup"]
-
 _DOTTED = re.compile(r"\b(?:gn|rnn|viz|graphnet|graphnet_rnn)(?:\.[A-Za-z_]\w*)+")
 
 

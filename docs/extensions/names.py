@@ -11,8 +11,6 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-__all__ = ["PACKAGES", "documented_names", "path_of", "public_modules", "public_path", "value_of"]
-
 PACKAGES = ("graphnet", "graphnet_rnn", "viz")
 _SHORT = {"gn": "graphnet", "rnn": "graphnet_rnn"}
 

@@ -21,8 +21,6 @@ from sphinx.util.docutils import SphinxDirective
 
 from extensions.names import documented_names, path_of, public_modules, value_of
 
-__all__ = ["Public", "setup"]
-
 #: What autodoc makes of aliases -> what is read, in this order.
 _ALIASES = (
     ("~numpy.ndarray[~typing.Any, ~typing.Any]", "~numpy.ndarray"),

@@ -15,8 +15,6 @@ import numpy as np
 import graphnet_rnn as rnn
 import viz
 
-__all__ = ["checks", "explorer", "fading", "picture", "train"]
-
 #: Units of the drawn cell, of the one whose gradient is measured, and of the trained one.
 DRAWN, MEASURED, TRAINED = 64, 16, 48
 SYMBOLS, STEPS, CASES = 8, 40, 8

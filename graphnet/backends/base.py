@@ -13,8 +13,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.plan import RunMemory
 
-__all__ = ["Backend", "Program"]
-
 
 class Program(ABC):
     """A compiled graph. `memory`: the bytes that a run needs, known before running."""

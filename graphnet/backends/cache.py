@@ -25,8 +25,6 @@ from graphnet.errors import BackendError
 from graphnet.settings import shown
 from graphnet.system.files import write_whole
 
-__all__ = ["LARGEST", "Cache", "bounded", "make_way", "open_cache"]
-
 #: Names of cache entries, and of parts that killed processes left: no other file is ever removed. Files of one entry
 #: share the first group.
 _KEPT = re.compile(

@@ -16,8 +16,6 @@ from graphnet.graph.node import Array, Node
 from graphnet.plan import make_plan
 from graphnet.system.memory import readable_bytes
 
-__all__ = ["NumpyBackend", "NumpyProgram", "call_forward"]
-
 #: Called with (position of the node in the plan, its value, seconds) after each node.
 Observer = Callable[[int, Array, float], None]
 

@@ -13,9 +13,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.settings import shown
 
-__all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
-
-
 #: NumPy's kinds of objects, strings, times and records.
 _NO_NUMBERS = "OSUVMm"
 #: A float64 holds each integer up to this one.

@@ -29,9 +29,6 @@ from graphnet.standalone_c.unit import unit_of
 from graphnet.system.memory import readable_bytes
 from graphnet.system.process import cached_property, collector_paused
 
-__all__ = ["Function", "compile"]
-
-
 #: Upper bound of threads: more than any machine has, and accepted by every library.
 MOST_THREADS = 1 << 16
 

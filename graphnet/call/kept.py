@@ -30,8 +30,6 @@ from graphnet.ops.leaf import Constant
 from graphnet.ops.random import Random
 from graphnet.passes import Pass
 
-__all__ = ["KeptProgram", "keep", "name_of", "recall"]
-
 #: Smaller graphs are compiled about as fast as they are looked up.
 WORTH_KEEPING = 2000
 _PACKAGE = Path(__file__).parents[1]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from graphnet.graph.node import Node
 
-__all__ = ["Profile"]
-
 
 @dataclass(frozen=True)
 class Profile:

@@ -14,8 +14,6 @@ from graphnet.errors import BackendError, DtypeError, ValueAccessError
 from graphnet.graph.node import Array, Node
 from graphnet.settings import shown
 
-__all__ = ["CompiledCallable", "Running"]
-
 
 class CompiledCallable:
     """Base of compiled functions, which hold native code: immutable, and stored only by `save`."""

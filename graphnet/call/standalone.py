@@ -17,8 +17,6 @@ from graphnet.standalone_c.language import c_type, identifier, listed
 from graphnet.standalone_c.unit import Argument, Unit
 from graphnet.system.files import write_together
 
-__all__ = ["c_files", "folder_files", "is_folder", "name_of", "write_files"]
-
 #: Tolerance of results, relative to 1 + their size, by bytes of the least precise dtype that they are computed from.
 TOLERANCE = {4: 2e-4, 8: 1e-9}
 

@@ -32,8 +32,6 @@ from graphnet.system.files import read_whole, write_whole
 from graphnet.system.text import in_brief
 from graphnet.version import __version__
 
-__all__ = ["StoredFunction", "load_function", "packed", "store_function", "unpacked"]
-
 MAGIC = b"graphnet function 7\n"
 #: Number of bytes of the header's length.
 LENGTH = 8

@@ -29,8 +29,6 @@ from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import fill, stop_gradient
 from graphnet.ops.surrogate import Surrogate, surrogates_among
 
-__all__ = ["gauss_newton_product", "hessian_product"]
-
 
 def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
     """Hv = R{∇C}: for each node w of `tangents` = {w: v_w}, Σ_u (∂²C/∂w∂u) v_u.

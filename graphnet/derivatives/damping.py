@@ -10,8 +10,6 @@ from graphnet.errors import UsageError
 from graphnet.graph.node import Node
 from graphnet.settings import listed, shown
 
-__all__ = ["damping_of"]
-
 
 def damping_of(entries: Any) -> list[tuple[Node, Node, Any]]:
     """Returns the triples; raises UsageError unless h is computed from a, and μ >= 0."""

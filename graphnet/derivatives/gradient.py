@@ -20,17 +20,6 @@ from graphnet.ops.leaf import as_node, fill, zeros
 from graphnet.settings import limit, shown
 from graphnet.system.process import collector_paused
 
-__all__ = [
-    "backward",
-    "float_nodes",
-    "gradient",
-    "pull_back",
-    "push_forward",
-    "require_scalar",
-    "rop",
-    "seed_nodes",
-]
-
 
 def gradient(cost: Node, wrt: Nodes, clip_values: float | None = None) -> list[Node]:
     """g = ∂cost/∂w for each w of `wrt`, in its order; zeros for one that the cost does not depend on.

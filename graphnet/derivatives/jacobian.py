@@ -18,8 +18,6 @@ from graphnet.ops.leaf import fill, zeros
 from graphnet.ops.shape import Pad, reshape, stack
 from graphnet.system.process import collector_paused
 
-__all__ = ["jacobian"]
-
 
 def jacobian(output: Node, wrt: Nodes) -> list[Node]:
     """J[i, j] = ∂y_i/∂w_j for each w of `wrt`, of shape y.shape + w.shape; zeros for one that y does not depend on.

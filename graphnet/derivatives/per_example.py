@@ -46,8 +46,6 @@ from graphnet.ops.shape import (
 from graphnet.settings import shown, yes_or_no
 from graphnet.system.process import collector_paused
 
-__all__ = ["per_example_gradients"]
-
 
 def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) -> list[Node]:
     """g_b = ∂losses[b]/∂w for each case b and each w of `parameters`, (batch, *w.shape); zeros where none depends on w.

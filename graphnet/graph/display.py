@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ShowsItself"]
-
 
 class ShowsItself:
     """Mixin that shows a picture by `viz` in notebooks; never raises."""

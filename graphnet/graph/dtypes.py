@@ -18,11 +18,6 @@ from graphnet.settings import shown
 if TYPE_CHECKING:
     from graphnet.graph.node import Node
 
-__all__ = [
-    "BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "converted", "held_as", "is_float",
-    "limits", "of_nan", "require_unmasked",
-]  # fmt: skip
-
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 INT64, BOOL = np.dtype("int64"), np.dtype("bool")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-__all__ = ["FUNCTIONS", "VARIABLES", "fixed_number", "is_compilable", "parse_expression"]
-
 VARIABLES = ("x", "y", "z")
 #: Name -> number of arguments.
 FUNCTIONS = {

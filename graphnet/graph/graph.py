@@ -15,8 +15,6 @@ from graphnet.graph.provenance import attributed_to
 from graphnet.settings import has_items, shown
 from graphnet.system.process import cached_property, collector_paused
 
-__all__ = ["Graph", "Group", "Nodes", "ancestors", "as_nodes", "dependents", "rewrite", "substitute"]
-
 #: One node, several, or several by their names.
 Nodes = Node | Iterable[Node] | Mapping[str, Node]
 _by_serial = attrgetter("serial")

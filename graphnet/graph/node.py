@@ -26,11 +26,6 @@ from graphnet.graph.provenance import Origin, Scope, context, here
 from graphnet.graph.signature import check_signature, parse
 from graphnet.settings import shown
 
-__all__ = [
-    "OPERATORS", "Array", "ByIdentity", "Dtype", "Key", "KeyEntry", "Node", "Op", "RowsOf", "S", "Shape", "Strided",
-    "shared",
-]  # fmt: skip
-
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
 Shape = tuple[int, ...]

@@ -15,18 +15,6 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-__all__ = [
-    "NO_SCOPE",
-    "Origin",
-    "Provenance",
-    "Scope",
-    "attributed_to",
-    "here",
-    "hide_module",
-    "passed",
-    "scope",
-]
-
 Scope = Mapping[str, Any]
 NO_SCOPE: Scope = MappingProxyType({})
 

@@ -19,8 +19,6 @@ from graphnet.errors import ShapeError, UsageError, table_of_inputs
 if TYPE_CHECKING:
     from graphnet.graph.node import Node
 
-__all__ = ["Signature", "check_signature", "parse"]
-
 Axes = tuple[str, ...]
 Shape = tuple[int, ...]
 

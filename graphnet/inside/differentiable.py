@@ -15,8 +15,6 @@ from graphnet.graph.graph import Graph, Nodes, as_nodes, substitute
 from graphnet.graph.node import Array, Node
 from graphnet.ops.leaf import input
 
-__all__ = ["Begun", "Differentiable", "require_count"]
-
 #: Maximum number of calls that keep their values until their cotangents arrive; further calls compute them again.
 PROGRAMS = 4
 

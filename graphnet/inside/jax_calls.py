@@ -20,8 +20,6 @@ from graphnet.graph.node import Array, Node
 from graphnet.inside.differentiable import Differentiable, require_count
 from graphnet.inside.jax_native import TARGET, is_registered, key_of
 
-__all__ = ["on_arrays"]
-
 #: Parameters: of, a Differentiable; transposed: None, or, if the function is linear in its last inputs, its transpose.
 CALL: Any = Primitive("graphnet")
 CALL.multiple_results = True

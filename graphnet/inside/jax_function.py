@@ -11,8 +11,6 @@ from graphnet.graph.graph import Nodes
 from graphnet.graph.node import Node
 from graphnet.inside.differentiable import Differentiable
 
-__all__ = ["jax_function"]
-
 
 def jax_function(
     outputs: Nodes, inputs: Iterable[Node], backend: str = "numba", threads: int | None = None

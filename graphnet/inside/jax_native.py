@@ -19,8 +19,6 @@ import numpy as np
 from graphnet.graph.node import Array, Node
 from graphnet.inside.differentiable import Differentiable
 
-__all__ = ["TARGET", "is_registered", "key_of"]
-
 TARGET = "graphnet"
 #: Version of the interface: fields of the call frame that are read here exist in all versions from this one on.
 VERSION = 0, 1

@@ -15,8 +15,6 @@ from graphnet.errors import DtypeError, ShapeError, UsageError
 from graphnet.graph.node import Array, Node
 from graphnet.inside.differentiable import Begun, Differentiable, require_count
 
-__all__ = ["on_tensors"]
-
 VALUES = (
     "a function of graphnet reads the values of its tensors; there are none in torch.func.linearize, torch.jit.trace, "
     "make_fx and fake tensors, nor with is_grads_batched=True or vectorize=True. Use torch.func.jvp, vjp, jacrev, "

@@ -17,8 +17,6 @@ from graphnet.ops import index, leaf, linear, reduce, shape
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.surrogate import Surrogate
 
-__all__ = ["ARRAYS", "LOOSE"]
-
 #: Before the first element, for a slice downwards.
 FRONT = np.iinfo(np.int64).min
 

@@ -11,8 +11,6 @@ from graphnet.graph.node import Dtype, Node
 from graphnet.onnx.sizes import Extent, Twins, broadcast_extents
 from graphnet.onnx.writer import Writer
 
-__all__ = ["WIDENED", "Call", "Value"]
-
 #: Runtimes lack arithmetic for these dtypes: it is done in int64, and results wrap as in NumPy.
 WIDENED = frozenset(map(np.dtype, ("bool", "int8", "uint8", "int16", "uint16", "uint32")))
 

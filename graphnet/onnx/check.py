@@ -15,8 +15,6 @@ from graphnet.graph.node import Array, Node
 from graphnet.onnx.sizes import REMEDY
 from graphnet.onnx.writer import require_onnx
 
-__all__ = ["require_right"]
-
 #: Numbers of cases to compare, added to the smallest. ONNX's own implementation must be able to compute the first.
 MORE = (9, 6, 4, 3, 2, 1, 0)
 #: Relative to the largest value. Other results differ by more, or in their shapes.

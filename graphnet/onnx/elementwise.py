@@ -12,8 +12,6 @@ from graphnet.onnx.call import WIDENED, Call
 from graphnet.onnx.sizes import Size
 from graphnet.ops import elementwise, loss
 
-__all__ = ["ELEMENTWISE", "Saying"]
-
 #: Adds operators for a node; returns the name of its value.
 Saying = Callable[[Call], str]
 

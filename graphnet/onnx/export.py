@@ -16,8 +16,6 @@ from graphnet.onnx.writer import Writer, named_path
 from graphnet.settings import shown, whole_number
 from graphnet.system.files import write_whole
 
-__all__ = ["export_onnx"]
-
 Nodes = Node | Iterable[Node] | Mapping[str, Node]
 
 

@@ -12,8 +12,6 @@ from graphnet.graph.node import Array, Node
 from graphnet.ops.leaf import Parameter
 from graphnet.settings import shown
 
-__all__ = ["CASES", "Extent", "Size", "Twins", "broadcast_extents"]
-
 #: The first two are primes that no width of a network equals, so that only the number of cases differs. They give a
 #: and k, which must hold for an even and for a small number, too. The file is compared with graphs for more numbers.
 CASES = (10007, 10009, 10014, 6)

@@ -20,8 +20,6 @@ from graphnet.ops.random import Random
 from graphnet.ops.reduce import ArgMax, CumSum, LogSumExp, Max, Min
 from graphnet.ops.rowwise import Rowwise
 
-__all__ = ["FED", "REFUSED", "WRITTEN_OUT", "in_known_ops", "translated"]
-
 UINT64 = np.dtype("uint64")
 #: Ops that do arithmetic; others only move values.
 COMPUTED: frozenset[type[Op]] = frozenset(ELEMENTWISE) - {Cast} | {

@@ -11,8 +11,6 @@ from graphnet.onnx.sizes import CASES, Size, Twins
 from graphnet.onnx.table import in_known_ops, translated
 from graphnet.onnx.writer import Writer
 
-__all__ = ["Equations", "Traced", "fixed", "traced", "write"]
-
 #: Function of the number of cases that returns the outputs and inputs of a graph.
 Equations = Callable[[int], tuple[Sequence[Node], Sequence[Node]]]
 

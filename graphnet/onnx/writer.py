@@ -15,8 +15,6 @@ from graphnet.onnx.sizes import Extent, Size
 from graphnet.settings import shown
 from graphnet.version import __version__
 
-__all__ = ["IR_VERSION", "OPSET", "Writer", "require_onnx"]
-
 #: From 2022: supported by every runtime in use; the recurrent operators have not changed since 14.
 OPSET, IR_VERSION = 17, 8
 

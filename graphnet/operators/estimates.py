@@ -11,8 +11,6 @@ from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
 from graphnet.settings import one_of, shown, whole_number
 
-__all__ = ["Estimate", "diagonal", "products_with", "square_operator", "trace"]
-
 
 class Estimate(NamedTuple):
     """An estimate and its standard error, that of the mean over samples.

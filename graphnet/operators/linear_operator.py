@@ -25,8 +25,6 @@ from graphnet.graph.node import Array, Dtype, Node
 from graphnet.ops.leaf import input as input_node
 from graphnet.settings import listed, one_of, shown
 
-__all__ = ["KINDS", "linear_operator", "scipy_linalg"]
-
 KINDS = ("hessian", "gauss-newton", "jacobian", "fisher")
 
 

@@ -12,8 +12,6 @@ from graphnet.operators.estimates import products_with, square_operator
 from graphnet.operators.linear_operator import scipy_linalg
 from graphnet.settings import amount, one_of, shown, whole_number
 
-__all__ = ["Eigenvalues", "SpectralDensity", "eigenvalues", "spectral_density"]
-
 #: `which` -> SciPy's name.
 _WHICH = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
 #: Matrices up to this size are computed as dense ones.

@@ -52,12 +52,22 @@ FAMILIES = (
 )
 
 
+#: Base classes, which are no ops.
+BASES = (
+    leaf.Leaf,
+    shape.Join,
+    broadcast.Reduction,
+    elementwise.Elementwise,
+    linear.Product,
+    index.Lookup,
+    rowwise.Rowwise,
+)
+
+
 def all_ops() -> Iterator[type[Op]]:
-    """Yields every op class that graphnet exports, family by family."""
+    """Yields every op class, family by family."""
     for family in FAMILIES:
-        for name in family.__all__:
-            member = getattr(family, name)
-            # Elementwise and Rowwise are bases for users' own ops, not ops.
-            bases = (elementwise.Elementwise, rowwise.Rowwise)
-            if isinstance(member, type) and issubclass(member, Op) and member not in bases:
+        for name, member in vars(family).items():
+            own = f"{getattr(member, '__module__', '')}.".startswith(f"{family.__name__}.") and name[0] != "_"
+            if own and isinstance(member, type) and issubclass(member, Op) and member not in BASES:
                 yield member

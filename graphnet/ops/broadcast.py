@@ -13,8 +13,6 @@ from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, S, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape
 from graphnet.ops.shape import reshape
 
-__all__ = ["CHUNK", "BroadcastTo", "Sum", "broadcast_to", "summed"]
-
 
 @dataclass(frozen=True, eq=False)
 class BroadcastTo(Op):

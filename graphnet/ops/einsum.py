@@ -24,8 +24,6 @@ from graphnet.ops.linear import as_common_dtype, matmul
 from graphnet.ops.shape import reshape, slice_along, transpose
 from graphnet.settings import shown, text
 
-__all__ = ["einsum"]
-
 #: With more operands, the search for the best order takes longer than it saves.
 FEW = 5
 

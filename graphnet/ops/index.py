@@ -18,18 +18,6 @@ from graphnet.ops.leaf import as_node, as_size, constant, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis, reshape, transpose
 from graphnet.settings import shown
 
-__all__ = [
-    "OneHot",
-    "ScatterAdd",
-    "Take",
-    "getitem",
-    "is_by_columns",
-    "one_hot",
-    "scatter_add",
-    "take",
-    "take_along_axis",
-]
-
 
 def _check_index(op_name: str, index: Array, size: int) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["content_of"]
-
 #: Modules whose names have a fixed meaning for a given version, which is part of the digest.
 _KNOWN = ("math", "numpy", "numba", "operator", "builtins", "cmath")
 

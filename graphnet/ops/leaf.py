@@ -14,28 +14,6 @@ from graphnet.graph.dtypes import FLOAT32, FLOAT64, as_dtype, is_float, require_
 from graphnet.graph.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, RowsOf, S, Shape, shared
 from graphnet.settings import has_items, shown, yes_or_no
 
-__all__ = [
-    "After",
-    "Constant",
-    "Fill",
-    "Input",
-    "Label",
-    "Parameter",
-    "StopGradient",
-    "Zeros",
-    "as_node",
-    "as_shape",
-    "as_size",
-    "constant",
-    "fill",
-    "filled",
-    "input",
-    "label",
-    "parameter",
-    "stop_gradient",
-    "zeros",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Leaf(Op):

@@ -16,8 +16,6 @@ from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node
 from graphnet.ops.shape import Transpose, reshape
 
-__all__ = ["BatchMatMul", "MatMul", "ScaledMatMul", "matmul", "scaled_matmul", "scaled_rows"]
-
 
 def as_common_dtype(op_name: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Returns the nodes, cast to their common dtype."""

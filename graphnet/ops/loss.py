@@ -23,11 +23,6 @@ from graphnet.ops.linear import matmul
 from graphnet.ops.reduce import log_softmax, log_softmax_nodes, shifted, shifted_node, softmax, spread
 from graphnet.ops.shape import transpose
 
-__all__ = [
-    "SigmoidCrossEntropy", "SoftmaxCrossEntropy", "SquaredError", "SymbolCrossEntropy",
-    "sigmoid_cross_entropy", "softmax_cross_entropy", "squared_error",
-]  # fmt: skip
-
 
 @runtime_checkable
 class SaysHessian(Protocol):

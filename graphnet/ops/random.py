@@ -19,8 +19,6 @@ from graphnet.graph.node import Array, ByIdentity, Dtype, Node, Shape
 from graphnet.ops.leaf import as_shape
 from graphnet.settings import amount, is_number, shown, whole_number
 
-__all__ = ["Random", "RandomSource"]
-
 
 class RandomSource:
     """A random seed and a count of draws, shared by the Random nodes made from it.

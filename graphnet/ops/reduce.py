@@ -17,11 +17,6 @@ from graphnet.ops.leaf import as_node, constant, zeros
 from graphnet.ops.shape import concatenate, normalize_axes, normalize_axis, reshape, slice_along
 from graphnet.settings import yes_or_no
 
-__all__ = [
-    "ArgMax", "CumSum", "LogSoftmax", "LogSumExp", "Max", "Min", "Softmax",
-    "argmax", "cumsum", "log_softmax", "logsumexp", "max", "mean", "min", "softmax", "sum",
-]  # fmt: skip
-
 
 def spread(reduced: Node, like: Node, axes: Sequence[int]) -> Node:
     """Broadcasts a reduced node over the axes that it lost."""

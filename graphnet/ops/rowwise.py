@@ -24,8 +24,6 @@ from graphnet.ops.leaf import as_shape
 from graphnet.settings import shown
 from graphnet.system.process import has_compiler
 
-__all__ = ["RowLayout", "Rowwise", "refused", "run_rows"]
-
 Setting = float | int | bool
 ROWS = "..."
 

@@ -17,29 +17,6 @@ from graphnet.graph.node import OPERATORS, Array, Dtype, Key, KeyEntry, Node, Op
 from graphnet.ops.leaf import as_node, as_shape, fill, filled
 from graphnet.settings import listed, shown
 
-__all__ = [
-    "Concatenate",
-    "Pad",
-    "Reshape",
-    "Slice",
-    "Stack",
-    "Transpose",
-    "basic_slice",
-    "concatenate",
-    "edges_of",
-    "inputs_between",
-    "is_whole",
-    "joined_entry",
-    "normalize_axes",
-    "normalize_axis",
-    "pad",
-    "reshape",
-    "slice_along",
-    "split",
-    "stack",
-    "transpose",
-]  # fmt: skip
-
 
 def normalize_axis(axis: Any, ndim: int, what: str) -> int:
     """Returns the axis counted from the front; raises ShapeError if it does not exist."""

@@ -12,8 +12,6 @@ from graphnet.graph.node import Array, Dtype, Node, RowsOf, Shape
 from graphnet.ops.leaf import Label, as_node, zeros
 from graphnet.settings import listed, shown
 
-__all__ = ["Surrogate", "surrogates_among", "with_surrogate"]
-
 
 @dataclass(frozen=True, eq=False)
 class Surrogate(Label):

@@ -10,8 +10,6 @@ from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import Input
 from graphnet.system.process import collector_paused
 
-__all__ = ["data_dependent", "independent_groups", "replace_groups", "varying_nodes"]
-
 
 def data_dependent(order: Sequence[Node]) -> set[Node]:
     """Nodes that depend on inputs (other than weights) or random draws; all others depend on parameters and constants

@@ -11,8 +11,6 @@ from graphnet.ops.leaf import Fill
 from graphnet.ops.shape import Join, Slice, reshape
 from graphnet.passes.joining import common_slice
 
-__all__ = ["batch"]
-
 #: How long a chain of elementwise ops is followed back from a join.
 DEEPEST = 16
 

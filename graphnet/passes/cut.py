@@ -20,8 +20,6 @@ from graphnet.ops.linear import MatMul
 from graphnet.ops.shape import Slice, edges_of, inputs_between, slice_along
 from graphnet.passes.joining import Joins, untransposed
 
-__all__ = ["ROWS", "cut"]
-
 #: Rows of a chunk. Less deep products are slower; of 1024 float32 numbers each, these are 8 MiB.
 ROWS = 2048
 

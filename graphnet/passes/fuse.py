@@ -20,8 +20,6 @@ from graphnet.ops.index import Lookup
 from graphnet.passes.analysis import varying_nodes
 from graphnet.system.process import collector_paused
 
-__all__ = ["LONG", "expand", "fuse", "fuse_reductions", "is_fusable"]
-
 #: A group holds no chain longer than this: kernels stay small, however long a chain of nodes is.
 LONGEST_CHAIN = 48
 #: Maximum number of terms of a sum in a group, which bounds the size of kernels.

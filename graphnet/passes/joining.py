@@ -8,8 +8,6 @@ from graphnet.graph.node import Key, Node
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.shape import Slice, Transpose, concatenate, is_whole, joined_entry, reshape
 
-__all__ = ["Joins", "common_slice", "transposed", "untransposed"]
-
 
 class Joins:
     """Makes joins of matrices, each only once."""

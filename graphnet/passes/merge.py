@@ -9,8 +9,6 @@ from graphnet.graph.node import Node, Op
 from graphnet.ops.leaf import Label, StopGradient
 from graphnet.ops.shape import Slice
 
-__all__ = ["merge", "prune", "values_of"]
-
 
 def prune(graph: Graph) -> Graph:
     """Removes labels and stop-gradients (derivatives have been taken already), and lets a slice of a joined array

@@ -10,8 +10,6 @@ from graphnet.graph.node import Key, Node
 from graphnet.ops.leaf import fill
 from graphnet.ops.shape import Pad, concatenate, is_whole, reshape, stack
 
-__all__ = ["joins_of_pads"]
-
 
 class Piece(NamedTuple):
     """Content of a pad, and its start and stop along one axis."""

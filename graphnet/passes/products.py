@@ -20,8 +20,6 @@ from graphnet.ops.shape import Concatenate, Slice, Transpose, split
 from graphnet.passes.analysis import data_dependent, independent_groups, replace_groups, varying_nodes
 from graphnet.passes.joining import Joins, transposed, untransposed
 
-__all__ = ["stack_columns", "stack_rows", "stack_sums"]
-
 
 def stack_sums(graph: Graph) -> Graph:
     """Σ_t a_t b_t = [a_1 | a_2 | ...] [b_1; b_2; ...], and Σ_t Σ_rows x_t = Σ_rows [x_1; x_2; ...].

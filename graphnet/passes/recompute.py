@@ -25,8 +25,6 @@ from graphnet.ops.shape import Stack
 from graphnet.passes.unstack import ANYWHERE, unstack
 from graphnet.system.process import cached_property, collector_paused
 
-__all__ = ["recompute"]
-
 #: Nodes of a chain that may move.
 SHORT = 16
 #: Minimum number of terms of a sum that is computed in parts, one for each stage that has some of its terms.

@@ -14,8 +14,6 @@ from graphnet.ops.shape import split
 from graphnet.passes.analysis import replace_groups, varying_nodes
 from graphnet.passes.joining import Joins
 
-__all__ = ["stack_reductions", "sum_scatters"]
-
 
 def stack_reductions(graph: Graph) -> Graph:
     """Σ_rows a, Σ_rows b, ... = parts of Σ_rows [a | b | ...], where the join is there already; rows that are added

@@ -33,8 +33,6 @@ from graphnet.ops.shape import (
 )
 from graphnet.passes.pads import joins_of_pads
 
-__all__ = ["fold", "simplify"]
-
 #: A constant may not grow by folding beyond this many bytes (a broadcast of a small one would).
 LARGEST = 1 << 16
 

@@ -15,8 +15,6 @@ from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.shape import Slice, Stack, slice_along
 
-__all__ = ["ANYWHERE", "unstack"]
-
 #: The `source_serial` of nodes that belong where their inputs do, not to one place in the user's program.
 ANYWHERE = -1
 #: Maximum number of ops that are followed from a stack.

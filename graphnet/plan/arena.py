@@ -10,8 +10,6 @@ from typing import NamedTuple
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.views import Buffer
 
-__all__ = ["ALIGNMENT", "Life", "give_places", "lifetimes"]
-
 #: Bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
 #: Buffers of at least this size in bytes start at different offsets in a page, or their rows would fall on the same

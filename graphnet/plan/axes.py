@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from graphnet.plan.instructions import Load, Loop
 
-__all__ = ["Strides", "is_along_reduced", "joined", "operand_strides"]
-
 #: Strides of all operands along one axis; None for an operand without this axis.
 Strides = Sequence[int | None]
 

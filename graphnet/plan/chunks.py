@@ -11,8 +11,6 @@ from graphnet.passes.fuse import LONG
 from graphnet.plan.instructions import Instruction, Load, Loop, LoopReduction
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["in_chunks"]
-
 #: Elements of a chunk. How a vector is divided depends on its length alone, so results do not depend on the number of
 #: cores.
 CHUNK = 1 << 13

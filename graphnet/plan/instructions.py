@@ -12,21 +12,6 @@ from graphnet.ops.rowwise import RowLayout
 from graphnet.plan.views import Buffer, View
 from graphnet.system.process import cached_property
 
-__all__ = [
-    "Access",
-    "Host",
-    "Instruction",
-    "KernelCall",
-    "Load",
-    "Loop",
-    "LoopReduction",
-    "MatrixProduct",
-    "Scatter",
-    "Step",
-    "by_rows",
-    "looking_at",
-]
-
 
 class Access(NamedTuple):
     """A view that is read or written. by_rows: row i of the instruction touches row i of the view and no other.

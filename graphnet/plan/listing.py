@@ -10,8 +10,6 @@ from graphnet.plan.instructions import Host, Instruction, KernelCall, Load, Loop
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["listing"]
-
 
 def listing(lowered: Lowered) -> list[str]:
     """One line for each instruction: its number, its operation, and the last node that it computes, with source line.

@@ -38,8 +38,6 @@ from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
 from graphnet.system.process import collector_paused
 
-__all__ = ["Lowered", "lower"]
-
 #: Elements of an array, at most: their addresses are part of a word of 64 bits.
 LARGEST = 2**40
 

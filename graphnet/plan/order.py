@@ -14,8 +14,6 @@ from graphnet.ops.leaf import Fill
 from graphnet.system.memory import readable_bytes
 from graphnet.system.process import collector_paused
 
-__all__ = ["RunMemory", "RunPlan", "make_plan"]
-
 
 class RunMemory(int):
     """Bytes of a run: `leaves` hold data, and intermediate values take at most `peak` at one time."""

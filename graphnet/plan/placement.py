@@ -14,8 +14,6 @@ from graphnet.graph.node import Dtype, KeyEntry, Node
 from graphnet.ops.shape import Concatenate, Join
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
-__all__ = ["Placement", "place"]
-
 
 class Placement:
     """views: of nodes whose place is fixed by a join. copies: for each join, (source, place)s to fill."""

@@ -10,8 +10,6 @@ from graphnet.plan.lowering import Lowered
 from graphnet.plan.updates import copied
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["in_one_piece"]
-
 
 def in_one_piece(lowered: Lowered) -> Lowered:
     """Lowered program for a back end with its own memory: transferred values, and values that Python reads or makes,

@@ -15,8 +15,6 @@ from graphnet.ops.linear import MatMul
 from graphnet.ops.shape import Join, Transpose
 from graphnet.passes.analysis import varying_nodes
 
-__all__ = ["WorkUnit", "in_order", "units_of"]
-
 
 @dataclass(eq=False)
 class WorkUnit:

@@ -9,8 +9,6 @@ from graphnet.graph.node import Node
 from graphnet.plan.instructions import Instruction, Load, Loop, LoopReduction, MatrixProduct
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["can_fail", "copied", "write_updates"]
-
 
 def can_fail(instructions: Sequence[Instruction]) -> bool:
     """True if a run may end without results, after an index out of range or an error in Python; such a run must not

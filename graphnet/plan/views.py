@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from graphnet.graph.node import Dtype, KeyEntry, Node, Shape
 
-__all__ = ["Buffer", "View", "contiguous_strides"]
-
 
 def contiguous_strides(shape: Shape) -> tuple[int, ...]:
     """Strides, in elements, of an array in row-major order."""

@@ -11,8 +11,6 @@ from graphnet.graph.node import Dtype
 from graphnet.standalone_c.language import c_type, literal, short, unsigned
 from graphnet.standalone_c.mathematics import LIBRARY, conversion, definition, needs
 
-__all__ = ["CEmitter", "Helpers"]
-
 
 class Helpers:
     """Functions that the text calls, in the order in which they are first needed: name -> text."""

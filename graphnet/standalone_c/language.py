@@ -12,18 +12,6 @@ import numpy as np
 from graphnet.graph.dtypes import FLOAT32
 from graphnet.graph.node import Array, Dtype, Node
 
-__all__ = [
-    "UniqueNames",
-    "c_type",
-    "comment",
-    "identifier",
-    "listed",
-    "literal",
-    "place",
-    "short",
-    "unsigned",
-]
-
 #: Reserved words: C's keywords, and names that the generated source uses.
 RESERVED = frozenset(
     """

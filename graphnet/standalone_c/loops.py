@@ -14,8 +14,6 @@ from graphnet.standalone_c.expressions import CEmitter, Helpers
 from graphnet.standalone_c.language import c_type, literal
 from graphnet.standalone_c.source import CBody, CFunction, index, parameters
 
-__all__ = ["loop_kernel"]
-
 #: A nest's axis: its variable ("0" if it has one place), its size, and the strides of all operands.
 Axis = tuple[str, int, Sequence[int | None]]
 

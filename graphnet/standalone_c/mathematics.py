@@ -15,8 +15,6 @@ from graphnet.graph.dtypes import FLOAT32, limits, of_nan
 from graphnet.graph.node import Dtype
 from graphnet.standalone_c.language import c_type, literal, short, unsigned
 
-__all__ = ["LIBRARY", "conversion", "definition", "needs"]
-
 #: Name of a function in C's library; float32 adds an f.
 LIBRARY = {
     "abs": "fabs", "ceil": "ceil", "cos": "cos", "erf": "erf", "floor": "floor", "log": "log", "log1p": "log1p",

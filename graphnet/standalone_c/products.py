@@ -7,8 +7,6 @@ from graphnet.plan.views import View
 from graphnet.standalone_c.language import c_type, literal, unsigned
 from graphnet.standalone_c.source import CBody, CFunction, index, parameters
 
-__all__ = ["product_kernel", "scatter_kernel"]
-
 #: Rows of b that are added to a row of c at once: it is then read and written for every fourth of them.
 ROWS = 4
 #: Partial sums of a scalar product, whose order compilers may not change.

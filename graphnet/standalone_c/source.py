@@ -9,8 +9,6 @@ from typing import NamedTuple
 from graphnet.plan.views import View
 from graphnet.standalone_c.language import c_type
 
-__all__ = ["CBody", "CFunction", "index", "parameters"]
-
 
 class CFunction(NamedTuple):
     """A static C function without its name. fails: it returns 1 if an index was out of range."""

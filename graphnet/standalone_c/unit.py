@@ -29,8 +29,6 @@ from graphnet.standalone_c.products import product_kernel, scatter_kernel
 from graphnet.standalone_c.source import CFunction
 from graphnet.version import __version__
 
-__all__ = ["Argument", "Unit", "baked", "baking", "unit_of"]
-
 MADE = f"Made by graphnet {__version__}."
 
 

@@ -18,19 +18,6 @@ from typing import BinaryIO
 from graphnet.settings import path as named_file
 from graphnet.system.memory import readable_bytes, require_memory
 
-__all__ = [
-    "Lock",
-    "kind_of",
-    "lock_file",
-    "locked",
-    "opened",
-    "read_whole",
-    "remove_parts",
-    "sync",
-    "write_together",
-    "write_whole",
-]
-
 #: Bytes that are read of a pipe at once.
 PIECE = 1 << 20
 #: Age in seconds after which a part is no longer being written.

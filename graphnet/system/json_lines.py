@@ -15,8 +15,6 @@ from graphnet.system.files import kind_of, lock_file, opened, read_whole
 from graphnet.system.memory import require_memory
 from graphnet.system.text import in_brief, read_json
 
-__all__ = ["Row", "Tail", "append_row", "read_rows"]
-
 Row = dict[str, Any]
 
 

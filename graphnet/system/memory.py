@@ -10,8 +10,6 @@ from pathlib import Path
 
 from graphnet.errors import NotEnoughMemoryError
 
-__all__ = ["available_memory", "readable_bytes", "require_memory"]
-
 #: Less than this is not worth asking the system for.
 SMALL = 1 << 26
 

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 
-__all__ = ["cached_property", "collector_paused", "has_compiler", "own_cores"]
-
 #: As that of functools, without the lock that Python 3.11 holds while a value is computed. That lock is one for all
 #: objects: a process that is forked while another thread holds it, in the midst of a compilation, would wait for ever.
 if sys.version_info >= (3, 12):

@@ -14,8 +14,6 @@ import os
 import sys
 from typing import IO
 
-__all__ = ["prepare_streams", "what_was_escaped"]
-
 ESCAPE = "graphnet.escape"
 #: By which codecs, since the streams were prepared.
 _escaped: set[str] = set()

@@ -10,18 +10,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
-__all__ = [
-    "did_you_mean",
-    "filled",
-    "in_brief",
-    "json_for_script",
-    "matches",
-    "on_one_line",
-    "read_json",
-    "shown_on",
-    "visible",
-]
-
 #: Control characters that a terminal may get unchanged: breaks, tabs, and joiners of letters, which some scripts need.
 _HARMLESS = "\n\t\u200c\u200d"
 

@@ -25,8 +25,6 @@ from graphnet.testing.declared import check_declared
 from graphnet.testing.kernel import MATHEMATICS, check_rows, evaluate_kernel, seen_otherwise
 from graphnet.testing.laws import LAWS, NEEDS, OF_GRAPHS, RULES, TOLERANCES, LawError, make_problem
 
-__all__ = ["check_graph", "check_op"]
-
 
 def check_op(
     op: Op | Callable[..., Node],

@@ -17,8 +17,6 @@ from graphnet.ops.shape import Slice, slice_along
 from graphnet.plan.views import Buffer
 from graphnet.testing.laws import LawError
 
-__all__ = ["check_declared", "depends_on_other_rows", "only_moves"]
-
 
 def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> None:
     """Raises LawError if a property of y's op is wrong: `expanded`, `rows`, `row_offset`, `aligned_axes`, `sliced`,

@@ -21,8 +21,6 @@ from graphnet.ops.rowwise import Rowwise, run_rows
 from graphnet.ops.shape import slice_along, transpose
 from graphnet.testing.laws import TOLERANCES, LawError
 
-__all__ = ["MATHEMATICS", "check_rows", "evaluate_kernel", "seen_otherwise"]
-
 
 def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))

@@ -38,11 +38,6 @@ from graphnet.ops.elementwise import add
 from graphnet.ops.leaf import constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of
 
-__all__ = [
-    "LAWS", "NEEDS", "OF_GRAPHS", "RULES", "TOLERANCES", "LawError", "LawProblem", "held_where_stopped", "make_problem",
-    "require_same_in_any_order",
-]  # fmt: skip
-
 #: Tolerances relative to the largest value: "exact" for two ways to the same number, "difference" for finite
 #: differences.
 TOLERANCES: dict[str, dict[str, float]] = {

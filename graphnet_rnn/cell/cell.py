@@ -47,8 +47,6 @@ from graphnet_rnn.settings import (
     yes_or_no,
 )
 
-__all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside", "title_of"]
-
 # Hidden from errors, so that they name the equation that called `affine`.
 hide_module(__file__)
 

@@ -26,11 +26,6 @@ from graphnet_rnn.settings import shown
 if TYPE_CHECKING:
     from graphnet_rnn.cell.cell import Cell
 
-__all__ = [
-    "State", "arguments", "called", "check", "check_initially", "check_widths", "init_line", "no_cell", "no_step",
-    "require_bias", "require_name", "require_nodes", "return_lines", "step_line", "unbound",
-]  # fmt: skip
-
 # Hidden from errors, so that they name the equation.
 hide_module(__file__)
 

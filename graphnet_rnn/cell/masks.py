@@ -9,8 +9,6 @@ import graphnet as gn
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 
-__all__ = ["Masks"]
-
 hide_module(__file__)
 
 

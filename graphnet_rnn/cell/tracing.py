@@ -25,8 +25,6 @@ from graphnet_rnn.errors import CellError
 if TYPE_CHECKING:
     from graphnet_rnn.cell.cell import Cell
 
-__all__ = ["declare", "require_equations", "require_nodes", "run"]
-
 # Hidden from errors, so that they name the equation.
 hide_module(__file__)
 

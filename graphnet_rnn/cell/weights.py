@@ -24,8 +24,6 @@ from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.errors import CellError, UsageError
 
-__all__ = ["FlatParameters", "ParameterNodes", "Weights", "WeightsWithin", "chosen", "unfit"]
-
 # Hidden from errors, so that they name the equation that used the weight.
 hide_module(__file__)
 

@@ -17,8 +17,6 @@ from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedM
 from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
 from graphnet_rnn.cells.sparse import GLNN, GNN, GraphLSTM, GraphRNN
 
-__all__ = ["ALL"]
-
 ALL: dict[str, type[Cell]] = {
     cell.__name__: cell
     for cell in (

@@ -17,8 +17,6 @@ from graphnet_rnn.cells.combine import as_cell, output_or_one, parts_states
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import MANY, one_of, shown, whole_number
 
-__all__ = ["SCORES", "Attention", "attention_memory"]
-
 #: How well a query q and a place of the memory m_s go together.
 SCORES = ("additive", "dot")
 

@@ -11,8 +11,6 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import normal
 
-__all__ = ["HMMFilter", "RTRBMFilter"]
-
 
 class RTRBMFilter(Cell):
     """r' = σ(x W_xr + r W_rr + b_r)  (expected hidden units of an RBM)

@@ -18,10 +18,6 @@ from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import shown, whole_number
 
-__all__ = [
-    "Bidirectional", "LayerNormLSTM", "Normalized", "Residual", "as_cell", "output_or_one", "parts_states",
-]  # fmt: skip
-
 
 def parts_states(cell: Cell, suffix: str = "") -> list[State]:
     """States of a part of a cell, with `suffix` added to their names."""

@@ -14,8 +14,6 @@ from graphnet_rnn.cell.initializers import Initializer, orthogonal
 from graphnet_rnn.cell.tracing import require_equations
 from graphnet_rnn.settings import CountOrZero
 
-__all__ = ["NARX", "Elman"]
-
 
 class Elman(Cell):
     """h' = tanh(x W_xh + h W_hh + b_h)

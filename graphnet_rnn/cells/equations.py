@@ -24,8 +24,6 @@ from graphnet_rnn.cell.initializers import uniform, zeros
 from graphnet_rnn.errors import CellError
 from graphnet_rnn.settings import shown
 
-__all__ = ["Equations"]
-
 # Hidden from errors, so that they name the line that uses the cell.
 hide_module(__file__)
 

@@ -14,8 +14,6 @@ from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.settings import one_of
 
-__all__ = ["ACTIVATIONS", "AUTOENCODERS", "Dense", "autoencoder_layers"]
-
 #: name -> φ
 ACTIVATIONS: dict[str, Callable[[Node], Node]] = {
     "tanh": tanh,

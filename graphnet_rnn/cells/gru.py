@@ -7,8 +7,6 @@ from graphnet.ops.elementwise import sigmoid, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 
-__all__ = ["GRU", "GRUResetAfter"]
-
 
 class GRU(Cell):
     """r, z = σ(x, h);  n = tanh(x W_xn + (r h) W_hn + b_n);  h' = (1 - z) h + z n

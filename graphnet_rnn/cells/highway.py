@@ -13,8 +13,6 @@ from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.tracing import require_equations
 from graphnet_rnn.settings import Count, Fraction
 
-__all__ = ["RHN", "HyperRHN"]
-
 
 @dataclass(eq=False, repr=False)
 class RHN(Cell):

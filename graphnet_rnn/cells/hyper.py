@@ -21,8 +21,6 @@ from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.settings import MANY, Count, shown, whole_number
 
-__all__ = ["Hyper", "HyperLSTM"]
-
 
 class Hyper(Cell):
     """a = controller([x, h]);  x W̃ with W̃ = W ∘ S(a) in every product of the main cell

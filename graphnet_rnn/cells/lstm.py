@@ -20,11 +20,6 @@ from graphnet_rnn.cell.initializers import Initializer, normal, sparse, spread
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import MANY, Count, shown
 
-__all__ = [
-    "LSTM", "LSTM1997", "MEMORY", "LSTMKrause", "LSTMPeephole", "LSTMProjected", "LSTMSutskever",
-    "without_recurrent_errors",
-]  # fmt: skip
-
 
 class LSTM(Cell):
     """i, f, o = σ(x W_x· + h W_h· + b_·);  g = tanh(x W_xg + h W_hg + b_g);  c' = f c + i g;  h' = o tanh(c')

@@ -14,8 +14,6 @@ from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, glorot, normal, orthogonal, stacked
 from graphnet_rnn.settings import Count, has_items, whole_number
 
-__all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
-
 
 class TensorRNN(Cell):
     """h' = tanh(x W_xh + h W^(x) + b_h),  W^(x) = Σ_k x_k W_hh[k]  (one recurrent matrix for each symbol)

@@ -13,8 +13,6 @@ from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import reservoir, uniform
 from graphnet_rnn.settings import Count, Fraction, Positive, fraction
 
-__all__ = ["EchoState", "LeakyRNN"]
-
 Density = Annotated[float, partial(fraction, or_all=True, above_zero=True)]
 
 

@@ -28,8 +28,6 @@ from graphnet_rnn.cells.feedforward import ACTIVATIONS
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import Count, CountOrZero, amount, listed, one_of, shown
 
-__all__ = ["GLNN", "GNN", "GraphLSTM", "GraphRNN", "random_edges"]
-
 Squashing = Annotated[str, partial(one_of, choices=("tanh", "sigmoid", "linear"))]
 
 ALPHA = 0.5  # α of eq. 33

@@ -22,16 +22,6 @@ from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 
-__all__ = [
-    "array_names",
-    "matlab_arrays",
-    "no_file_of",
-    "package_for",
-    "read_arrays",
-    "read_idx",
-    "read_matlab",
-]
-
 #: Remedy for files that need more memory than there is.
 REMEDY = "name a smaller file"
 

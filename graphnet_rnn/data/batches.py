@@ -19,8 +19,6 @@ from graphnet_rnn.data.symbols import symbol_row
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Batches", "bucket_of", "bucket_times"]
-
 #: Number of candidate lengths for buckets; other lengths are rounded up.
 DISTINCT = 200
 #: Minimum fraction of all steps that one more length must save, since each length is compiled separately.

@@ -14,8 +14,6 @@ from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import reading
 
-__all__ = ["characters_of", "held", "read_text"]
-
 #: Bytes decoded at a time.
 PIECE = 1 << 20
 

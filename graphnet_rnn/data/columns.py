@@ -17,11 +17,6 @@ from graphnet_rnn.data.times import as_date, calendar_of, require_times
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import Count, is_number, listed, require_kinds, shown, text
 
-__all__ = [
-    "Columns", "Names", "categories_of", "encoded", "is_empty", "kind_of", "labels_of", "moments", "names",
-    "notes_on_classes", "numbers_of", "spelled",
-]  # fmt: skip
-
 #: Names of columns: a tuple or list, or a string in which commas separate them.
 Names: TypeAlias = Sequence[str]
 #: Cells that count as empty, in lower case, as in pandas; -nan and -nan(ind) are NaN as C prints it.

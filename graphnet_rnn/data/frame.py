@@ -15,8 +15,6 @@ from graphnet_rnn.data.table_files import TABLES, decoded, is_table, require_dis
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["Frame", "as_number", "frame_of"]
-
 
 @dataclass(frozen=True)
 class Frame:

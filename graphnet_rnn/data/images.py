@@ -13,8 +13,6 @@ from graphnet_rnn.data.arrays import REMEDY, array_names, matlab_arrays, read_ar
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import path as named_file, shown, whole_number
 
-__all__ = ["read_images"]
-
 
 def read_images(path: str | Path, array: str | None = None, pixels: int | None = None) -> Array:
     """Reads the images of a file, (count, pixels), float32, one row for each image

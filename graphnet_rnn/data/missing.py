@@ -11,8 +11,6 @@ from graphnet_rnn.data.sequences import array_of_numbers, checked_lengths
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.settings import shown
 
-__all__ = ["with_missing"]
-
 
 def with_missing(x: Any, fill: Any = None, lengths: Any = None) -> Array:
     """Fills in NaN and appends a mask, 1 where a value is present: (..., width) becomes (..., 2 width)

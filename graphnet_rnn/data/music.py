@@ -17,8 +17,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
 from graphnet_rnn.settings import amount, path as path_of, shown
 
-__all__ = ["FRAMES", "KEYS", "frame_accuracy", "read_midi", "read_rolls", "write_midi"]
-
 #: MIDI numbers of the lowest and highest piano key; default frames per second.
 KEYS, FRAMES = (21, 108), 10
 #: Maximum length of a piece of music, in seconds.

@@ -6,8 +6,6 @@ import numpy as np
 
 from graphnet.graph.node import Array
 
-__all__ = ["log_softmax", "predicted"]
-
 
 def predicted(outputs: Array, loss: str) -> dict[str, Array]:
     """Returns arrays by their name in files: "prediction", or "probability" and, of classes, "label"."""

@@ -13,8 +13,6 @@ from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, listed, number, shown, yes_or_no
 
-__all__ = ["Scaling"]
-
 #: Means and standard deviations, one number for each column.
 Pair: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 

@@ -15,8 +15,6 @@ from graphnet_rnn.data.table_files import TABLES, is_table
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import path, shown, text, whole_number, yes_or_no
 
-__all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences"]
-
 #: Default name of the array of lengths.
 LENGTHS = "lengths"
 

@@ -14,19 +14,6 @@ from graphnet.graph.node import Array, Dtype
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import listed, shown, whole_number, yes_no_or_none
 
-__all__ = [
-    "Sequences",
-    "array_of_numbers",
-    "balanced_weights",
-    "changed",
-    "checked_lengths",
-    "named_sequences",
-    "padded",
-    "steps_of",
-    "weights_axis",
-    "zero_outside",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Sequences:

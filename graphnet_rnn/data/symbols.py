@@ -14,8 +14,6 @@ from graphnet.graph.node import Array, Dtype
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.settings import shown
 
-__all__ = ["dtype_of", "stored", "symbol_row"]
-
 #: Longer rows (bytes) are memory-mapped files.
 MAPPED = 1 << 26
 

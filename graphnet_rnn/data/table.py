@@ -30,8 +30,6 @@ from graphnet_rnn.data.times import require_times, step_between, times_after, ti
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import fraction, one_of, shown, text, whole_number, yes_or_no
 
-__all__ = ["Forecast", "Table"]
-
 
 @dataclass(frozen=True, eq=False)
 class Forecast:

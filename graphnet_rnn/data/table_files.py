@@ -19,8 +19,6 @@ from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "csv_text", "decoded", "is_table", "require_distinct", "require_writer", "table_bytes"]
-
 #: A number with a decimal comma.
 DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 #: A number with a decimal point.

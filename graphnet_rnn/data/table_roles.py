@@ -13,8 +13,6 @@ from graphnet_rnn.data.frame import Frame
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["fitted", "require_same"]
-
 
 def fitted(
     frame: Frame,

@@ -18,8 +18,6 @@ from graphnet_rnn.data.symbols import dtype_of, stored, symbol_row
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.settings import is_number, shown, whole_number
 
-__all__ = ["Corpus", "Vocabulary", "standard_library_text"]
-
 #: Characters encoded at a time.
 PIECE = 1 << 20
 #: Number of code points.

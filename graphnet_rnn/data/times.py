@@ -14,17 +14,6 @@ from graphnet_rnn.data.frame import Frame
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown, text
 
-__all__ = [
-    "CALENDAR",
-    "as_date",
-    "calendar_of",
-    "require_times",
-    "step_between",
-    "times_after",
-    "times_of",
-    "written",
-]
-
 #: Feature of a date -> its value in periods (hours of a day, days of a week, days and months of a year).
 CALENDAR: dict[str, Callable[[Array], Array]] = {
     "hour": lambda t: _part(t, "D", "h") / 24 + _part(t, "h", "s") / 86400,

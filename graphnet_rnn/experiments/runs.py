@@ -18,10 +18,6 @@ from graphnet.system.json_lines import Row, append_row, read_rows
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.errors import DataError
 
-__all__ = [
-    "Job", "Row", "complete", "epochs_of", "finished", "grouped", "markdown", "options_of", "some_of", "trainer_of",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ import numpy as np
 
 from graphnet_rnn.settings import shown
 
-__all__ = ["from_json", "to_json"]
-
 #: NumPy's scalars whose values JSON holds exactly.
 SCALARS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
            "float16", "float32", "float64")  # fmt: skip

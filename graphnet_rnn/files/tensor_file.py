@@ -19,8 +19,6 @@ from graphnet.system.text import read_json
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.whole import reading
 
-__all__ = ["TensorFile", "read_tensor_file", "tensor_bytes"]
-
 KEPT_APART = "__metadata__"
 #: Maximum bytes of a header, which takes about twenty times as much in memory; typical headers are far smaller.
 LONGEST_HEADER = 1 << 24

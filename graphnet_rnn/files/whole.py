@@ -15,8 +15,6 @@ from graphnet.system import files, json_lines
 from graphnet.system.files import read_whole
 from graphnet_rnn.errors import SaveError, UsageError
 
-__all__ = ["append_line", "cut", "locked", "read_bytes", "reading", "sync", "write_atomically"]
-
 #: Seconds between attempts to lock.
 PAUSE = 0.05
 

@@ -11,8 +11,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import one_of, whole_number
 
-__all__ = ["export_c"]
-
 
 def export_c(
     network: Network,

@@ -14,8 +14,6 @@ from graphnet_rnn.model import Model
 from graphnet_rnn.network.lengths import ENDS
 from graphnet_rnn.network.network import Network
 
-__all__ = ["equation_digest", "same_digest"]
-
 #: Number of time steps.
 STEPS = 3
 #: Number of stored outputs, and of their digits.

@@ -42,8 +42,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.seq2seq import Seq2Seq
 from graphnet_rnn.settings import listed, path as named_file, shown
 
-__all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
-
 #: Raised whenever an older reader would misread a file.
 FORMAT = 1
 KEY = "graphnet"

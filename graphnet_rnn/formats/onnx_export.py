@@ -22,8 +22,6 @@ from graphnet_rnn.network.ctc.loss import blank_for_sure
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import one_of, whole_number, yes_or_no
 
-__all__ = ["export_onnx"]
-
 
 def export_onnx(
     network: Network,

@@ -17,8 +17,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.onnx_operators import OPERATORS, fused
 from graphnet_rnn.settings import MANY, shown
 
-__all__ = ["Layers"]
-
 
 class Layers:
     """Adds layers to a file.

@@ -20,8 +20,6 @@ from graphnet_rnn.cells.gru import GRU, GRUResetAfter
 from graphnet_rnn.cells.lstm import LSTM, LSTMPeephole
 from graphnet_rnn.formats.torch_weights import stacked
 
-__all__ = ["OPERATORS", "fused"]
-
 
 @dataclass(frozen=True)
 class Operator:

@@ -31,23 +31,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import read_tensor_file
 from graphnet_rnn.settings import shown
 
-__all__ = [
-    "DIRECTIONS",
-    "FAMILIES",
-    "INITIAL",
-    "Family",
-    "Recurrent",
-    "as_layers",
-    "directions_of",
-    "find_initial",
-    "find_output",
-    "find_recurrent",
-    "is_module",
-    "refuse_others",
-    "required_matrix",
-    "tensors_of",
-]
-
 Tensors = Mapping[str, Array]
 
 

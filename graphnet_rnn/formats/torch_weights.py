@@ -36,9 +36,6 @@ from graphnet_rnn.formats.state_dict import (
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import one_of, shown, yes_or_no
 
-__all__ = ["from_torch", "save_torch", "stacked", "to_torch", "torch_kind"]
-
-
 # -- from torch ----------------------------------------------------------------------------------
 
 

@@ -11,8 +11,6 @@ from graphnet.graph.node import Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 
-__all__ = ["CompiledCalls", "called", "require_no_draws", "require_states"]
-
 #: Number of compiled sizes to keep.
 KEPT = 8
 

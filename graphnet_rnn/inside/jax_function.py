@@ -10,8 +10,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.inside.calls import require_no_draws
 from graphnet_rnn.network.network import Network, require_network
 
-__all__ = ["jax_function"]
-
 
 def jax_function(
     network: Network, backend: str = "numba", threads: int | None = None

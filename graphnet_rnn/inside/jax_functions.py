@@ -15,8 +15,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.inside.calls import CompiledCalls, require_states
 from graphnet_rnn.network.network import Network
 
-__all__ = ["on_arrays"]
-
 
 def on_arrays(
     network: Network, backend: str, threads: int | None

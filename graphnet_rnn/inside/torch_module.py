@@ -9,8 +9,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import yes_or_no
 
-__all__ = ["torch_module"]
-
 
 def torch_module(
     network: Network, batch_first: bool = False, backend: str = "numba", threads: int | None = None

@@ -17,8 +17,6 @@ from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_of
 from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws, require_states
 from graphnet_rnn.network.network import Network
 
-__all__ = ["NetworkModule"]
-
 
 class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be missing
     """See torch_module."""

@@ -11,8 +11,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import shown
 
-__all__ = ["before", "require_network_of_frames"]
-
 
 def require_network_of_frames(owner: str, network: Any) -> Network:
     """Returns the network; UsageError unless it is causal, reads vectors and has no output of its own."""

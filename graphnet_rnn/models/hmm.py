@@ -48,8 +48,6 @@ from graphnet_rnn.optimizers.expectation import ExpectationMaximization
 from graphnet_rnn.optimizers.minimize import minimize
 from graphnet_rnn.settings import amount, one_of, shown, whole_number
 
-__all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
-
 
 class HMM(Model):
     """p(x_0 ... x_{T-1}) = Σ_paths π_{i_0} B_{i_0}(x_0) Π_t A_{i_t i_{t+1}} B_{i_{t+1}}(x_{t+1})

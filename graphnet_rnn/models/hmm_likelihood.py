@@ -18,12 +18,6 @@ from graphnet_rnn.parallel.ranks import ALONE, Ranks
 if TYPE_CHECKING:
     from graphnet_rnn.models.hmm import HMM
 
-__all__ = [
-    "Counts", "Likelihood", "UnrolledHMM", "forward", "logits_of",
-    "mean_of_complete_data", "of_complete_data",
-]  # fmt: skip
-
-
 #: Logit of an entry that is 0: its softmax is 0.
 FORBIDDEN = -1e3
 

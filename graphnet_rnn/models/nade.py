@@ -19,8 +19,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import Runner, inputs_and_lengths
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
-__all__ = ["RecurrentNADE", "conditional_logits"]
-
 
 def conditional_logits(v: Node, b: Node, c: Node, W: Node, V: Node) -> Node:
     """o_i = b_i + σ(a_i) · V_i,  a_1 = c,  a_{i+1} = a_i + v_i W_i:  P(v_i = 1 | v_1 ... v_{i-1}) = σ(o_i)

@@ -12,8 +12,6 @@ from graphnet_rnn.model import HELD, Model
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import shown
 
-__all__ = ["Composed", "composed", "takes_what_is_asked"]
-
 #: Arguments that a Trainer passes to the function.
 ASKED = ("training", "random")
 

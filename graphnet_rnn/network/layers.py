@@ -14,8 +14,6 @@ from graphnet_rnn.cell.weights import Weights
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.settings import MANY, shown, whole_number
 
-__all__ = ["bound_layers", "checked_layers", "checked_share"]
-
 #: Nodes that the smallest layer makes when it is bound.
 LAYER_NODES = 10
 

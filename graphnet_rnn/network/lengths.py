@@ -10,8 +10,6 @@ import graphnet as gn
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 
-__all__ = ["ENDS", "Lengths"]
-
 #: Scope of inputs that hold lengths; drawings do not repeat them at each time step.
 ENDS = "ends"
 

@@ -14,8 +14,6 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.network.ctc.loss import ctc_loss
 from graphnet_rnn.network.lengths import Lengths
 
-__all__ = ["LOSSES", "POOLS", "SEQUENCE_LOSSES", "VALUE_LOSSES"]
-
 #: name -> function of (outputs, targets), both (..., outputs), that returns the losses of single values, to be summed.
 VALUE_LOSSES: dict[str, Callable[[Node, Node], Node]] = {
     "sigmoid": sigmoid_cross_entropy,

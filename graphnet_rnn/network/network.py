@@ -25,8 +25,6 @@ from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import MANY, NamedArguments, fraction, one_of, shown, whole_number, yes_or_no
 
-__all__ = ["Network", "require_network"]
-
 #: Names of the settings, without scaling; see Network.settings.
 _SETTINGS = (
     "layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",

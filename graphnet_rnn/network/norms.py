@@ -16,8 +16,6 @@ from graphnet_rnn.network.running import checked_inputs
 from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.settings import MANY, shown
 
-__all__ = ["gradient_by_distance", "weight_norms"]
-
 
 def weight_norms(network: FlatParameters) -> dict[str, float]:
     """‖W‖ = √Σ w², the 2-norm of all entries, of each trained parameter, by its name: "layer0.W_xh".

@@ -13,8 +13,6 @@ from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import Runner, checked_floats, checked_inputs
 from graphnet_rnn.settings import amount, whole_number
 
-__all__ = ["fit_output"]
-
 
 def fit_output(
     network: Network,

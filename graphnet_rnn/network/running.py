@@ -17,11 +17,6 @@ from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import MANY, listed, shown, yes_or_no
 
-__all__ = [
-    "Runner", "array_of", "arrays_of_states", "checked_floats", "checked_inputs", "checked_symbols",
-    "inputs_and_lengths", "pieces", "run",
-]  # fmt: skip
-
 #: Time steps that are unrolled at once. A longer sequence is read in segments of this length, the rest of it in powers
 #: of two, so eight compiled programs serve all lengths.
 PIECE = 128

@@ -21,8 +21,6 @@ from graphnet_rnn.network.running import Runner, array_of, checked_floats
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import has_items, listed, shown, whole_number
 
-__all__ = ["Seq2Seq"]
-
 #: Maximum number of cases that are decoded at once.
 CASES = 64
 

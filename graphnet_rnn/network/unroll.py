@@ -31,8 +31,6 @@ FEEDBACKS = ("likeliest", "drawn")
 if TYPE_CHECKING:
     from graphnet_rnn.network.network import Network
 
-__all__ = ["Unrolled"]
-
 hide_module(__file__)
 
 

@@ -18,8 +18,6 @@ from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import MANY, fraction, shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluation, as_symbols
 
-__all__ = ["DynamicEvaluation", "KnownGradient", "first_order"]
-
 REMEDY = "the adapted weights diverged; try a smaller learning rate, or clip_norm"
 
 

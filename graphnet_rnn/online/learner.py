@@ -17,8 +17,6 @@ from graphnet_rnn.network.running import array_of, arrays_of_states, checked_flo
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Learner"]
-
 
 class Learner(ABC):
     """Reads x_t and the target, and returns loss_t and ∂loss_t/∂θ; memory does not grow with time.

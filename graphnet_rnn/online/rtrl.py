@@ -12,8 +12,6 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.online.learner import Learner
 
-__all__ = ["RTRL"]
-
 
 class RTRL(Learner):
     """M_t = (∂s_t/∂s_{t-1}) M_{t-1} + ∂s_t/∂θ;  ∂loss_t/∂θ = (∂loss_t/∂s_{t-1}) M_{t-1} + its direct part

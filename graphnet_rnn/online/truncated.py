@@ -15,8 +15,6 @@ from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.online.learner import Learner
 
-__all__ = ["TruncatedLSTM", "truncated"]
-
 _FORMS = ", ".join(form.__name__ for form in MEMORY)
 
 

@@ -10,8 +10,6 @@ from graphnet_rnn.optimizers.natural_gradient import NaturalGradient
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 from graphnet_rnn.optimizers.riemannian import Riemannian
 
-__all__ = ["ALL"]
-
 ALL: dict[str, type[Optimizer]] = {
     "sgd": SGD,
     "momentum": Momentum,

@@ -15,18 +15,6 @@ from graphnet.graph.node import Array, Dtype, Shape
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import NamedArguments, amount, require_kinds, shown
 
-__all__ = [
-    "Curved",
-    "HasGradient",
-    "Optimizer",
-    "Preconditioned",
-    "Report",
-    "State",
-    "kept_of",
-    "require_optimizer",
-    "restored_state",
-]
-
 #: Optimizer state: flat arrays by name that steps change, stored in checkpoints.
 State = dict[str, Array]
 #: Shape and dtype of each array of a state; (-1,): of any length.

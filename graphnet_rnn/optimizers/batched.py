@@ -23,8 +23,6 @@ from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric
 from graphnet_rnn.settings import amount, shown, whole_number
 
-__all__ = ["Batch", "BatchedObjective"]
-
 #: The arrays of a batch, as Objective.feed takes them.
 Batch = Sequence[Any]
 

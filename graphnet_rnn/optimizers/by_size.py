@@ -12,8 +12,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import shown
 
-__all__ = ["ObjectiveBySize"]
-
 _Shapes = tuple[tuple[int, ...], ...]
 
 

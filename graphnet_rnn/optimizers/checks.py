@@ -27,8 +27,6 @@ from graphnet_rnn.optimizers.schedules import Schedule
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.settings import shown
 
-__all__ = ["OPTIMIZER_CHECKS", "check_optimizer"]
-
 SIZE, STEPS = 7, 4
 
 

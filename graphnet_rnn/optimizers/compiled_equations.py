@@ -11,16 +11,6 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.ops.leaf import After
 
-__all__ = [
-    "Applied",
-    "VectorKind",
-    "clip_by_norm",
-    "clip_by_value",
-    "lookahead_function",
-    "norm",
-    "update_function",
-]
-
 #: Equations of a step: (θ, gradient, state, scalars by name) ↦ θ and the state after it.
 Applied = Callable[[Node, Node, dict[str, Node], dict[str, Node]], tuple[Node, dict[str, Node]]]
 

@@ -13,16 +13,6 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.vectors import Declared, Recycled, dot, double, fused, inner, norm
 
-__all__ = [
-    "Direction",
-    "Preconditioner",
-    "Product",
-    "Solution",
-    "conjugate_directions",
-    "conjugate_gradient",
-    "has_stalled",
-]
-
 Product = Callable[[Array], Array]
 #: M: a vector of positive numbers, its diagonal, or r ↦ M⁻¹ r, symmetric and positive definite.
 Preconditioner = Array | Callable[[Array], Array]

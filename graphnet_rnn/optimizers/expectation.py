@@ -13,8 +13,6 @@ from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.settings import Amount, shown
 
-__all__ = ["ExpectationMaximization"]
-
 
 @dataclass(frozen=True)
 class ExpectationMaximization(Optimizer):

@@ -27,8 +27,6 @@ from graphnet_rnn.optimizers.schedules import FractionOrSchedule, Rate, Schedule
 from graphnet_rnn.optimizers.vectors import compiled, norm
 from graphnet_rnn.settings import Amount, Fraction, Limit, shown
 
-__all__ = ["SGD", "Adam", "AdamW", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
-
 Nodes = dict[str, Node]
 
 

@@ -13,18 +13,6 @@ from graphnet.system.text import matches
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, shown
 
-__all__ = [
-    "DECAYS",
-    "RATES",
-    "Groups",
-    "as_groups",
-    "as_mapping",
-    "factors",
-    "kinds_of",
-    "patterns",
-    "trained",
-]
-
 #: Names of the state arrays with a factor for each number of θ.
 RATES, DECAYS = "group_rate", "group_weight_decay"
 #: Hashable groups: (pattern, settings) pairs.

@@ -27,8 +27,6 @@ from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.riemannian.metrics import Metric, as_metric
 from graphnet_rnn.settings import Amount, Count, CountOrZero, Fraction, Positive, Share, fraction, shown
 
-__all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
-
 #: Lower bound of λ and μ, relative to their initial values; its inverse is the upper bound.
 LEAST = 1e-12
 #: Factor by which a damping grows or shrinks (Sutskever 2013, 4.2.1).

@@ -15,8 +15,6 @@ from graphnet_rnn.optimizers.line_search_methods import LineSearchOptimizer, Poi
 from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
 from graphnet_rnn.settings import Count
 
-__all__ = ["LBFGS"]
-
 ROUNDING = float(np.finfo(np.float64).eps)
 
 

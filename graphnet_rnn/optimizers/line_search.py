@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["LineSearch", "Wolfe"]
-
 #: Minimum and maximum extrapolation factor (the paper's δ_max, and the lower bound of MINPACK-2).
 LEAST_GROWTH, MOST_GROWTH = 1.1, 4.0
 #: Two trials must shrink the interval to this fraction of its length; else it is bisected.

@@ -16,8 +16,6 @@ from graphnet_rnn.optimizers.line_search import LineSearch, Wolfe
 from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.settings import Amount, Count
 
-__all__ = ["LineSearchOptimizer", "LineSearchReport", "Point"]
-
 #: Bound on the rounding error of a loss over hundreds of layers or time steps, in roundings (measured: 800, float32).
 ROUNDINGS = 1000
 #: Maximum number of consecutive iterations that lower neither the loss nor the gradient norm.

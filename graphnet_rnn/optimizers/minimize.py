@@ -18,8 +18,6 @@ from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.settings import amount, is_true, shown, whole_number
 
-__all__ = ["Minimizable", "Result", "minimize"]
-
 #: Number of consecutive steps without a change that end a run.
 STALLED = 30
 

@@ -20,8 +20,6 @@ from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
 from graphnet_rnn.settings import Amount, Count, Fraction, Limit, one_of
 
-__all__ = ["NaturalGradient", "NaturalGradientReport"]
-
 #: Optimizers whose step lengths `graft` can use, by name.
 GRAFTS: dict[str, type[FirstOrder]] = {"sgd": SGD, "rmsprop": RMSprop, "adam": Adam}
 #: Maximum number of steps.

@@ -13,8 +13,6 @@ from graphnet_rnn.optimizers.line_search import Wolfe
 from graphnet_rnn.optimizers.line_search_methods import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
 
-__all__ = ["NonlinearConjugateGradient"]
-
 #: Minimum descent of a direction, relative to that of the gradient (Gilbert & Nocedal 1992).
 DESCENT = 0.01
 

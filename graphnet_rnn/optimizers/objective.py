@@ -27,8 +27,6 @@ from graphnet_rnn.riemannian.metrics import Metric, asked_for
 from graphnet_rnn.riemannian.over_cost import OverCost, hidden_unit_count
 from graphnet_rnn.settings import amount, limit, shown, whole_number, yes_or_no
 
-__all__ = ["Objective", "flat_parts"]
-
 
 class Objective:
     """C(w), its gradient and its Gauss-Newton products, w the concatenated parameters.

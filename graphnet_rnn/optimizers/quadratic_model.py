@@ -13,8 +13,6 @@ from graphnet_rnn.optimizers.base import Curved
 from graphnet_rnn.optimizers.conjugate_gradient import Preconditioner, Product
 from graphnet_rnn.optimizers.vectors import double, norm
 
-__all__ = ["BAD", "GOOD", "QuadraticModel"]
-
 #: ρ above which the model is trusted more, and below which less (Levenberg and Marquardt's rule).
 GOOD, BAD = 0.75, 0.25
 #: Exponent (base 2) of |b| from which products are scaled, as squares of float32 numbers overflow above 2¹²⁷.

@@ -17,8 +17,6 @@ from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
 from graphnet_rnn.settings import Count, Positive, shown
 
-__all__ = ["Riemannian", "RiemannianReport"]
-
 #: Factors on a rate after a step that lowers the cost, and after one that does not.
 GROWTH, CUT = 1.1, 0.5
 #: The parts of θ, each of which has a rate of its own, in the order of their steps.

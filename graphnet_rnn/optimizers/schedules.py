@@ -41,25 +41,6 @@ from graphnet_rnn.settings import (
     whole_number,
 )
 
-__all__ = [
-    "KINDS",
-    "Constant",
-    "Cosine",
-    "ExponentialDecay",
-    "FractionOrSchedule",
-    "InverseRootDecay",
-    "NesterovMomentum",
-    "OnPlateau",
-    "OneCycle",
-    "Ramp",
-    "Rate",
-    "Schedule",
-    "Stepwise",
-    "Warmup",
-    "described",
-    "factor_schedule",
-]  # fmt: skip
-
 #: Counters that a schedule may read.
 STEP, EPOCH, COSTS = "step", "epoch", "costs"
 #: Counters that only a Trainer has, in words.

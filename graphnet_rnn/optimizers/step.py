@@ -10,8 +10,6 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
 
-__all__ = ["Stepped", "guarded_step", "require_finite"]
-
 
 class Stepped(Protocol):
     """Interface of an objective to a training loop, besides the methods for its optimizer."""

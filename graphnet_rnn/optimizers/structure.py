@@ -11,8 +11,6 @@ from graphnet.ops.elementwise import Sigmoid, Tanh, Where
 from graphnet.passes.merge import values_of
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["ENDED", "hidden_units"]
-
 #: Scope of the choice between a new state and, for cases that have ended, the old one.
 ENDED = "case has ended"
 

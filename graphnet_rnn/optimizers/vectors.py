@@ -18,8 +18,6 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 
-__all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fused", "inner", "norm"]
-
 #: Maximum number of cached functions, each a few kilobytes of machine code.
 KEPT = 128
 #: For shorter vectors NumPy is faster than calling a compiled function.

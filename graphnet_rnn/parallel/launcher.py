@@ -6,8 +6,6 @@ import contextlib
 import os
 from collections.abc import Mapping
 
-__all__ = ["alone", "rank_and_size"]
-
 #: Environment variables of MPICH, Open MPI and derivatives: rank, and number of ranks.
 VARIABLES = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 

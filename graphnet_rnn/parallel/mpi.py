@@ -25,8 +25,6 @@ from graphnet_rnn.parallel.launcher import rank_and_size
 from graphnet_rnn.parallel.ranks import ALONE, Ranks, branches, joined, summed
 from graphnet_rnn.settings import amount, shown
 
-__all__ = ["MPIRanks", "as_ranks", "is_spoken_for", "launched"]
-
 T = TypeVar("T")
 #: Timeout for a rank that does not answer, in seconds.
 PATIENCE = 300.0

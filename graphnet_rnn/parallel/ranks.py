@@ -10,8 +10,6 @@ import numpy as np
 
 from graphnet.graph.node import Array
 
-__all__ = ["ALONE", "Branch", "Ranks", "branches", "joined", "summed"]
-
 T = TypeVar("T")
 
 

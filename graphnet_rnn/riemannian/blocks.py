@@ -19,18 +19,6 @@ from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.riemannian.groups import Incoming
 from graphnet_rnn.riemannian.rows import Rows
 
-__all__ = [
-    "Block",
-    "Diagonal",
-    "DiagonalOfSlopes",
-    "FrequencyBlock",
-    "Full",
-    "QuasiDiagonal",
-    "RootMeanSquareBlock",
-    "Solver",
-    "spread",
-]
-
 
 @dataclass(frozen=True)
 class Solver:

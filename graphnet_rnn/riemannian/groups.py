@@ -26,8 +26,6 @@ from graphnet.ops.shape import Reshape
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import listed, shown
 
-__all__ = ["Incoming", "PreActivation", "Term", "UnitGroup", "unit_groups"]
-
 
 @dataclass(frozen=True)
 class Incoming:

@@ -24,8 +24,6 @@ from graphnet_rnn.riemannian.blocks import (
 from graphnet_rnn.riemannian.groups import UnitGroup
 from graphnet_rnn.riemannian.rows import Rows
 
-__all__ = ["REDUCTIONS", "KroneckerFactors", "KroneckerOverTime", "KroneckerSymmetric", "block_of"]
-
 
 class KroneckerFactors(Block):
     """M = A ⊗ G, A = Σ S Sᵀ / rows, G = Σ B Bᵀ: the rows' m is B, not its square

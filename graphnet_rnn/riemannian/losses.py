@@ -14,8 +14,6 @@ from graphnet.ops.surrogate import surrogates_among
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, UnitGroup
 
-__all__ = ["Carry", "Losses", "cuts_first_axis", "hessian_of", "prediction_of"]
-
 
 @dataclass
 class Carry:

@@ -16,10 +16,6 @@ from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.moduli import Moduli
 from graphnet_rnn.settings import Amount, one_of, require_kinds, shown
 
-__all__ = [
-    "Backpropagated", "Frequency", "Kronecker", "Metric", "OuterProduct", "RootMeanSquare", "as_metric", "asked_for",
-]  # fmt: skip
-
 UNITWISE = ("full", "quasi-diagonal", "diagonal")
 OF_OUTPUTS = (*UNITWISE, "same")
 ESTIMATES = ("structured", "probe", "exact")

@@ -19,8 +19,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
 from graphnet_rnn.riemannian.losses import Losses, cuts_first_axis, hessian_of, prediction_of
 
-__all__ = ["Moduli", "drawn_slopes", "exact", "probed", "slopes", "structured"]
-
 #: Maximum number of nearest pre-activations of a node, for any length of the sequence.
 FAR = 48
 #: One modulus for each pre-activation of each group.

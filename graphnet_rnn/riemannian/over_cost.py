@@ -23,8 +23,6 @@ from graphnet_rnn.riemannian.metrics import Metric
 from graphnet_rnn.riemannian.rows import Rows
 from graphnet_rnn.settings import amount
 
-__all__ = ["OverCost", "hidden_unit_count"]
-
 
 class OverCost:
     """A metric over a cost: nodes, and steps of gradients from the nodes' values.

@@ -9,8 +9,6 @@ import graphnet as gn
 from graphnet.graph.node import Node
 from graphnet_rnn.riemannian.groups import Incoming, UnitGroup
 
-__all__ = ["Rows"]
-
 
 class Rows:
     """All cases and steps of a group as rows: sources by weight, the symbols, and a modulus."""

@@ -15,8 +15,6 @@ from graphnet_rnn.text.conditions import Condition
 from graphnet_rnn.text.lanes import Lanes
 from graphnet_rnn.text.search import Continuations, beam, exact, weighted
 
-__all__ = ["METHODS", "Completion", "Completions", "complete"]
-
 METHODS = ("exact", "weighted", "beam")
 
 

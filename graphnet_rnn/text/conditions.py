@@ -19,8 +19,6 @@ from graphnet_rnn.text.patterns import (
     read_pattern,
 )
 
-__all__ = ["Condition"]
-
 #: Maximum size of `reach`, in bytes.
 MOST_TABLE = 500_000_000
 

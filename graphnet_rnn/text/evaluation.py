@@ -17,8 +17,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Evaluation", "Evaluator", "as_symbols", "vocabulary_of"]
-
 
 def vocabulary_of(who: str, network: Any) -> Vocabulary:
     """Returns the network's vocabulary; UsageError, prefixed with `who`, if there is none."""

@@ -16,8 +16,6 @@ from graphnet_rnn.network.running import Runner
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.sampling import Stepper
 
-__all__ = ["Lanes", "Place", "TextModel"]
-
 P = TypeVar("P")
 
 

@@ -13,8 +13,6 @@ from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import text as text_of, whole_number
 
-__all__ = ["NGrams"]
-
 
 class _Level(NamedTuple):
     """Counts of the grams of one length. A gram or context is an integer whose digits are its symbols."""

@@ -12,8 +12,6 @@ from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Automaton", "Pattern", "automaton", "literal", "one_after_another", "read_pattern"]
-
 #: Maximum number of states of an automaton, as (a|b)*a(a|b){15} would need.
 MOST_STATES = 5000
 #: Maximum of a count {m,n}.

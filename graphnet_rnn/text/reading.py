@@ -17,8 +17,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import text as text_of, whole_number
 from graphnet_rnn.text.evaluation import Evaluator, vocabulary_of
 
-__all__ = ["Reading", "TextCost", "cost_over_text", "new_words", "read"]
-
 
 @dataclass(frozen=True)
 class Reading(ShowsItself):

@@ -13,8 +13,6 @@ from graphnet_rnn.network.running import Runner
 from graphnet_rnn.settings import is_number, shown, whole_number
 from graphnet_rnn.text.evaluation import vocabulary_of
 
-__all__ = ["Sampler", "Stepper", "check_temperature", "choose"]
-
 
 def choose(logits: Array, temperature: float, generator: np.random.Generator) -> int:
     """A symbol drawn with p_k ∝ exp(o_k / τ); the likeliest if τ = 0. Source: Lynge 2016, eqs 3.46-3.49."""

@@ -13,8 +13,6 @@ from graphnet_rnn.data.predicted import log_softmax
 from graphnet_rnn.text.conditions import Condition
 from graphnet_rnn.text.lanes import Lanes, Place
 
-__all__ = ["Continuations", "beam", "exact", "weighted"]
-
 #: Number of attempts in parallel, with the same bounds.
 SIDE_BY_SIDE = 64
 

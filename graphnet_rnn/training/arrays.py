@@ -45,8 +45,6 @@ from graphnet_rnn.training.cases import (
 from graphnet_rnn.training.scores import confusion_of, errors_of, f1_of
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["Arrays"]
-
 
 @dataclass(eq=False, repr=False)
 class Arrays(BatchesOfCases):

@@ -25,11 +25,6 @@ from graphnet_rnn.settings import amount, require_kinds
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 from graphnet_rnn.training.state import fixed_parts
 
-__all__ = [
-    "MEASURES", "BatchesOfCases", "digest_of_graph", "divided", "have_steps", "losses_of_cases", "measures",
-    "measures_of_cases", "seed_of",
-]  # fmt: skip
-
 
 class BatchesOfCases(ObjectiveProblem):
     """Base class, a dataclass with the fields batch, gradient_batches and curvature_batches; subclasses define a batch.

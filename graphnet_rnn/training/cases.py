@@ -22,11 +22,6 @@ from graphnet_rnn.network.losses import SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import checked_floats, inputs_and_lengths
 
-__all__ = [
-    "filled", "fitting", "is_ragged", "judged_by_step", "kind_of_weights", "of_time", "shares", "weighed", "weight_of",
-    "with_unused_targets_filled",
-]  # fmt: skip
-
 
 def weighed(given: Sequences, kind: str) -> Sequences:
     """Adds lengths and weights to the Sequences of `fitting`; kind: weights of "cases", "steps" or "values".

@@ -21,8 +21,6 @@ from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of
 
-__all__ = ["EnergyCases"]
-
 
 @dataclass(eq=False, repr=False)
 class EnergyCases(CompiledProblem):

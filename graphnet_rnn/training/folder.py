@@ -19,8 +19,6 @@ from graphnet_rnn.model import Model
 from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
-__all__ = ["NoFolder", "NullRunWriter", "RunFolder", "RunWriter"]
-
 KEPT = 2
 
 

@@ -32,8 +32,6 @@ from graphnet_rnn.training.batches_of_cases import (
 )
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["GraphCases"]
-
 #: Result of `graph`: an Unrolled, losses (batch,), or losses and metrics (batch,) by name.
 Graph = Unrolled | Node | tuple[Node, Mapping[str, Node]]
 

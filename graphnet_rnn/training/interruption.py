@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Interruption", "ends_like_ctrl_c"]
-
 INTERRUPT = (signal.SIGINT,)
 #: Windows has no SIGHUP.
 HANGUP: int | None = getattr(signal, "SIGHUP", None)

@@ -18,8 +18,6 @@ from graphnet_rnn.training.problem import Problem
 if TYPE_CHECKING:
     from graphnet_rnn.training.trainer import Trainer
 
-__all__ = ["Listener", "Outcome", "listeners_of", "metrics_of"]
-
 
 class Listener:
     """Base class of a Trainer's callbacks; its methods do nothing.

@@ -20,8 +20,6 @@ from graphnet_rnn.riemannian.metrics import Metric, asked_for
 from graphnet_rnn.riemannian.over_cost import OverCost, hidden_unit_count
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
-__all__ = ["LongSequence"]
-
 
 class LongSequence:
     """C = Σ w L / Σ w over all T steps of one sequence (or a few in parallel), for any T

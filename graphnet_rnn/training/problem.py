@@ -31,11 +31,6 @@ from graphnet_rnn.settings import (
     shown,
 )  # fmt: skip
 
-__all__ = [
-    "CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "entries_of", "plain",
-    "require_unclipped",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 

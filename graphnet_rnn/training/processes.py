@@ -18,8 +18,6 @@ from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import LISTED, as_stored, differences, digest_of
 
-__all__ = ["made_by", "require_same_run", "require_same_weights"]
-
 #: Packages that affect results.
 PACKAGES = ("numpy", "numba", "llvmlite")
 

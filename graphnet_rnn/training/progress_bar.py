@@ -13,8 +13,6 @@ from graphnet_rnn.training.listeners import Listener, Outcome
 if TYPE_CHECKING:
     from graphnet_rnn.training.trainer import Trainer
 
-__all__ = ["ProgressBar"]
-
 
 class ProgressBar(Listener):
     """Progress on the terminal: a bar for each epoch (cost, speed, time left), then a line with its costs

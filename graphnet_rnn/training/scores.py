@@ -16,8 +16,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import run
 from graphnet_rnn.training.cases import fitting, kind_of_weights, shares, weighed
 
-__all__ = ["Scores", "confusion_of", "errors_of", "f1_of", "scores_of", "scores_of_classes"]
-
 
 @dataclass(frozen=True, eq=False)
 class Scores:

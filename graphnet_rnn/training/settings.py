@@ -25,8 +25,6 @@ from graphnet_rnn.settings import (
 )
 from graphnet_rnn.training.state import as_stored, description_of
 
-__all__ = ["EarlyStopping", "Training"]
-
 
 @dataclass(frozen=True)
 class EarlyStopping(NamedArguments):

@@ -19,28 +19,15 @@ from graphnet.system.text import in_brief
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.model_file import (
-    STATE,
     ModelFile,
     describe_model,
     has_same_equations,
     model_tensors,
     read_model_file,
 )
-from graphnet_rnn.model import Model
+from graphnet_rnn.model import STATE, Model
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import shown
-
-__all__ = [
-    "LISTED",
-    "TrainingState",
-    "as_stored",
-    "description_of",
-    "differences",
-    "digest_of",
-    "fixed_parts",
-    "read_training_state",
-    "write_training_state",
-]
 
 OPTIMIZER = "optimizer."
 #: Maximum number of differences in an error.

@@ -20,8 +20,6 @@ from graphnet_rnn.settings import Count, require_kinds, setting, shown
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["Stream"]
-
 
 class _Steps:
     """The mean loss over the next time steps of a learner, and its gradient; evaluating it reads these steps."""

@@ -17,8 +17,6 @@ from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["SymbolSequences"]
-
 
 class SymbolSequences(Problem):
     """Expectation-maximization of an HMM; an epoch is one step on all sequences. History rows are in bits per symbol.

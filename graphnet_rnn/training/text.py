@@ -25,8 +25,6 @@ from graphnet_rnn.text.evaluation import Evaluation, Evaluator
 from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 
-__all__ = ["CarriedText", "DrawnText", "TextProblem"]
-
 #: Symbols read from disk at a time.
 PIECE = 1 << 20
 

@@ -36,8 +36,6 @@ from graphnet_rnn.training.progress_bar import ProgressBar
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.state import TrainingState, as_stored
 
-__all__ = ["Trainer"]
-
 #: Name of the best epoch's weights in a checkpoint, unless they are the present ones.
 BEST = "best"
 #: Name of the running mean.

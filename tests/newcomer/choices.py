@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from tests.newcomer.commands import Command
 
-__all__ = ["STAND_INS", "choice_of", "instead_of"]
-
 
 class Choice(NamedTuple):
     """pattern: regular expression for the start. instead: `{}` is the command; None: skip. why: reason."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ROOT", "Command", "commands_of_help", "commands_of_page", "pages", "programs"]
-
 ROOT = Path(__file__).resolve().parents[2]
 #: Pages with instructions; pages of results and history are left out.
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tutorials/README.md", "docs/*.md")

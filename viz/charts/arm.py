@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from graphnet_rnn.experiments.control import Arm, Trajectories
     from viz.charts.figure import Chart
 
-__all__ = ["arm_movements", "loss_by_calls"]
-
 #: Maximum number of drawn paths; of more movements, evenly spaced ones.
 _WAYS = 16
 

@@ -16,8 +16,6 @@ from viz.errors import DrawingError, by_matplotlib, whether
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["attention_map"]
-
 #: Inches of a cell of the map, of the margin, and maximum of a side.
 CELL, BESIDE, MOST = 0.32, 1.2, 12.0
 #: Smaller attention has no arrow.

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from viz.errors import DrawingError
 
-__all__ = ["text_curve"]
-
 #: Bits of the dots of a Braille character, by row and column; the empty character is U+2800.
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 _POINT = "●"

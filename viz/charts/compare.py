@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["best_setting", "compare_runs"]
-
 _AXES = {"epoch": "epoch", "step": "step", "seconds": "seconds of a core"}
 _MARKERS = "osD^vPX"
 

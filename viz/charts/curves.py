@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viz.charts.history import History, is_number, measures_of, read_history, rows_of
+from viz.charts.history import History, is_number, measures_of, rows_of
 from viz.charts.parts import BLUE, GREEN, VERMILION, frame, plain
 from viz.errors import DrawingError, by_matplotlib
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from viz.charts.figure import Chart
-
-__all__ = ["read_history", "training_curve"]
 
 _TRAINING = BLUE
 _VALIDATION = VERMILION

@@ -15,8 +15,6 @@ from viz.errors import DrawingError, by_matplotlib, count_of
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["receptive_fields"]
-
 #: Inches of each map, and the quantile of weights at the end of the scale.
 SIDE, SHARE = 4.8, 0.995
 #: Width of lines between fields, in their pixels.

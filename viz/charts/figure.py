@@ -20,8 +20,6 @@ try:
 except ModuleNotFoundError as error:
     raise DrawingError("charts need matplotlib, which is not installed: pip install matplotlib") from error
 
-__all__ = ["Chart"]
-
 #: Metadata fields with the time of day in files of matplotlib.
 _TIMES = {"svg": "Date", "svgz": "Date", "pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate"}
 

@@ -14,8 +14,6 @@ from viz.errors import DrawingError, by_matplotlib
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["forecast"]
-
 #: Maximum number of panels.
 MOST = 6
 

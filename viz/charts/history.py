@@ -14,19 +14,6 @@ from graphnet.settings import shown
 from graphnet.system.json_lines import Row, read_rows
 from viz.errors import DrawingError
 
-__all__ = [
-    "TRAINED",
-    "VALIDATED",
-    "History",
-    "Measures",
-    "has_flight",
-    "is_number",
-    "is_positive",
-    "measures_of",
-    "read_history",
-    "rows_of",
-]
-
 TRAINED, VALIDATED = "train_", "valid_"
 #: Axis labels of measures.
 WORDS = {"error": "mean squared error", "wrong": "share of wrong answers"}

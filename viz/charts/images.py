@@ -15,8 +15,6 @@ from viz.errors import DrawingError, by_matplotlib
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["image_rows"]
-
 #: Inches of an image, between rows, and of a letter of their names.
 SIDE, BETWEEN, LETTER = 0.72, 0.09, 0.08
 

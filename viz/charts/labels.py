@@ -12,8 +12,6 @@ from viz.charts import parts as chart
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "Ending", "colour_of", "label_ends", "spread"]
-
 #: Colors in the order of lines; the first ones differ most.
 COLOURS = (
     chart.BLUE, chart.VERMILION, chart.GREEN, chart.PURPLE, chart.ORANGE, chart.SKY, chart.BLACK, chart.BROWN,

@@ -15,8 +15,6 @@ from viz.errors import DrawingError, by_matplotlib
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["joint_curves"]
-
 #: Default number of columns.
 MOST = 6
 

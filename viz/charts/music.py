@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["piano_roll"]
-
 #: MIDI number of the key of column 0; each C is a multiple of an octave.
 LOWEST, OCTAVE = 21, 12
 #: Color of missing keys.

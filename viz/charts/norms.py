@@ -16,8 +16,6 @@ from viz.errors import DrawingError, by_matplotlib
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["gradient_by_distance", "weight_norms"]
-
 _Norms = Mapping[str, float]
 
 

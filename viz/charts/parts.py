@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = [
-    "BLACK", "BLUE", "BROWN", "DASHES", "DOTS", "GREEN", "GREY", "ORANGE", "PURPLE", "SKY", "VERMILION", "Numbers",
-    "caption", "frame", "line", "logarithmic", "mark", "plain", "whole_numbers",
-]  # fmt: skip
-
 Numbers = npt.NDArray[np.float64]
 
 BLACK, GREY, BLUE, GREEN = "#000000", "#555555", "#0072B2", "#009E73"

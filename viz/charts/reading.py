@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["Costs", "cost_over_text"]
-
 #: Approximate number of pieces of the running mean.
 _WINDOW = 0.01
 

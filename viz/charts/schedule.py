@@ -16,8 +16,6 @@ from viz.errors import DrawingError, by_matplotlib, count_of
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["schedule_curve"]
-
 #: Steps or epochs to draw of a schedule without an end.
 MANY = 1000
 #: Maximum number of points of a line.

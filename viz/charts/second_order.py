@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["flight_recorder"]
-
 #: Why CG ended (see graphnet_rnn's Solution): its words, color and marker.
 _ENDS = {
     "progress": ("stalled", chart.BLUE, "o"),

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["compare_settings"]
-
 _MARKERS = "osD^vPX"
 #: Maximum numbers of lines in a legend, and of panels.
 _LINES, _PANELS = 16, 5

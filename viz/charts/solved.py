@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["minibatches_and_failures"]
-
 #: Maximum number of problems in a row.
 _COLUMNS = 4
 

@@ -14,8 +14,6 @@ from viz.errors import DrawingError, by_matplotlib
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["time_lag"]
-
 
 @by_matplotlib()
 def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) -> Chart:

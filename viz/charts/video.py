@@ -16,8 +16,6 @@ from viz.errors import DrawingError, by_matplotlib, count_of
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["Videos", "filmstrip", "images_of", "videos_of"]
-
 #: By name (time, height, width), float64.
 Videos = dict[str, npt.NDArray[np.float64]]
 

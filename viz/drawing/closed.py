@@ -31,8 +31,6 @@ from viz.drawing.states import States, states_of
 from viz.errors import DrawingError
 from viz.style import EdgeRole
 
-__all__ = ["Box", "BoxKind", "ClosedPicture", "Link", "closed_picture", "closes_by_default"]
-
 
 class BoxKind(Enum):
     """Kind of a box."""

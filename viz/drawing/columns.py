@@ -19,8 +19,6 @@ from viz.drawing.geometry import Point, Rect, at, curve, plus, straight
 from viz.drawing.layout import BOX, EDGE, NODE, POS, drawn_edges, frames_of
 from viz.drawing.picture import Edge, Picture, in_order
 
-__all__ = ["in_columns"]
-
 _ROOT = re.compile(r'\A(.*?\n\tgraph \[)bb="[^"]*",(.*?\n\t\];)', re.DOTALL)
 _PAIR = re.compile(r"(-?[\d.]+(?:e[-+]\d+)?),(-?[\d.]+(?:e[-+]\d+)?)")
 #: Points between columns, between the edges there, and between what is beside the columns.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 
-__all__ = ["LABEL", "Composite", "composites_of"]
-
 #: The label of a scope that names a composite.
 LABEL = "composite"
 

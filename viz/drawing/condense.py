@@ -15,8 +15,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from viz.errors import DrawingError
 
-__all__ = ["Groups", "StepGroup", "condense", "data_behind", "leaf_behind", "times_of"]
-
 #: Row of nodes between networks.
 BETWEEN = "between"
 

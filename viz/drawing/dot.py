@@ -18,8 +18,6 @@ from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 from viz.style import LIGHT, Role, Style, Theme, style_of
 
-__all__ = ["bare_dot_of", "dot_of", "to_dot", "with_less_effort", "without_common_ranks"]
-
 DIRECTIONS = ("LR", "BT")
 #: Ranks are shared across clusters: equal operators of all time steps are at the same height.
 _ACROSS_CLUSTERS = ", newrank=true"

@@ -21,8 +21,6 @@ from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError, chosen
 from viz.style import Theme, style_of
 
-__all__ = ["draw"]
-
 
 def draw(
     thing: Drawable,

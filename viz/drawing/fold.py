@@ -21,8 +21,6 @@ from graphnet.ops.shape import Reshape, Slice, Transpose
 from viz.drawing.composites import Composite, composites_of
 from viz.drawing.names import Names, number
 
-__all__ = ["DrawnNode", "Operand", "fold", "symbol_of", "unfolded"]
-
 #: Longer chains of products or sums are drawn node by node: longer labels are unreadable, and copying
 #: them would take quadratic time.
 _MOST_LABELS = 2

@@ -12,19 +12,6 @@ import numpy as np
 
 from graphnet.graph.node import Array
 
-__all__ = [
-    "Point",
-    "Rect",
-    "across",
-    "at",
-    "curve",
-    "past_the_row",
-    "plus",
-    "rising",
-    "straight",
-    "width_of",
-]
-
 Point = tuple[float, float]
 
 

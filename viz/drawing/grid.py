@@ -16,8 +16,6 @@ from viz.drawing.legend import legend_rows, legend_table
 from viz.drawing.markup import TILE, backed, html_label, note_rows, quoted, scale_table, table
 from viz.style import EdgeRole, Role, Style
 
-__all__ = ["grid_dot"]
-
 _LANE = 13.0  # between edges that pass a row
 _STATE = 30.0  # between the states of one layer
 _GAP = 46.0  # between rows

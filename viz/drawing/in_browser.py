@@ -8,8 +8,6 @@ from typing import Any
 
 from viz.errors import DrawingError
 
-__all__ = ["graphviz_is_loaded", "load_graphviz", "render_in_browser"]
-
 _FORMATS = ("svg", "json", "dot")
 _graphviz: list[Any] = []
 

@@ -20,8 +20,6 @@ from viz.drawing.markup import backed, html_label
 from viz.drawing.picture import Edge, Picture
 from viz.style import Style
 
-__all__ = ["points_of", "with_labels"]
-
 #: Distance of two points of a wire.
 _STEP = 3.0
 #: Costs of a place: a shape or label below the label, the tip of its own edge, another edge below it, each point of

@@ -9,8 +9,6 @@ from viz.drawing.geometry import Rect
 from viz.drawing.picture import Edge, Picture
 from viz.errors import DrawingError
 
-__all__ = ["BOX", "EDGE", "NODE", "POS", "drawn_edges", "extent_of", "frame_of", "frames_of"]
-
 #: Statements: key and attributes of a node; tail, head and attributes of an edge; number and box of a cluster.
 NODE = re.compile(r"^\t+(\w+)\t\[(.*?)\];\n", re.MULTILINE | re.DOTALL)
 EDGE = re.compile(r"^\t+(\w+) -> (\w+)\t\[(.*?)\];\n", re.MULTILINE | re.DOTALL)

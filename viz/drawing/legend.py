@@ -9,8 +9,6 @@ from viz.drawing.markup import table
 from viz.drawing.picture import Picture
 from viz.style import EdgeRole, Role, Style
 
-__all__ = ["legend_rows", "legend_table"]
-
 _IN_A_ROW = 3
 _EDGES = {
     EdgeRole.FROM_INPUT: "from an input",

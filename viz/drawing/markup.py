@@ -8,8 +8,6 @@ from html import escape
 from viz.drawing.note import Note, NoteScale
 from viz.style import Style
 
-__all__ = ["TILE", "backed", "html_label", "note_rows", "quoted", "scale_table", "table"]
-
 _TABLE = '<table border="0" cellborder="0" cellspacing="0" cellpadding="0">'
 #: Side of a cell of a heat map, in points.
 TILE = 6

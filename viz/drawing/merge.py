@@ -19,10 +19,6 @@ from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order
 from viz.errors import DrawingError
 from viz.style import Role
 
-__all__ = [
-    "check_steps", "close_clusters", "fold_blocks", "fold_columns", "fold_time", "fork_states", "weights_beside_uses",
-]  # fmt: skip
-
 ELLIPSIS = "⋯"
 
 

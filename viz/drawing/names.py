@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Names", "layer_words", "number", "printable", "several_layers", "shape_text"]
-
 _GREEK_NAMES = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
     "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from graphnet.graph.node import Node
 from viz.style import Style
 
-__all__ = ["Note", "NoteScale", "Notes"]
-
 
 @dataclass(frozen=True)
 class NoteScale:

@@ -16,19 +16,6 @@ from viz.drawing.note import Note, Notes, NoteScale
 from viz.errors import DrawingError
 from viz.style import EdgeRole, Role, Style
 
-__all__ = [
-    "STYLES",
-    "Cluster",
-    "Edge",
-    "Picture",
-    "Shape",
-    "check_style",
-    "in_order",
-    "names_in",
-    "picture_of",
-    "role_of",
-]
-
 #: Ops that change the form of data.
 STYLES = {"full": unfolded, "compact": fold}
 

@@ -39,8 +39,6 @@ from viz.files import write_file
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "installed_renderer"]
-
 FORMATS = ("svg", "png", "pdf", "dot", "html", "tex")
 _ID = re.compile(r'(<\w+ id=")')
 #: Maximum seconds of a layout, and of a second one with less effort.

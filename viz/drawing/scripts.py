@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["with_scripts"]
-
 #: Shares of the font size; indices stay readable in a large picture on a slide.
 SIZE, DOWN, UP = 0.85, 0.2, 0.36
 

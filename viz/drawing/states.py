@@ -14,8 +14,6 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.node import Node
 from viz.drawing.condense import Groups, StepGroup, leaf_behind
 
-__all__ = ["States", "states_of"]
-
 _FIRST = re.compile(r"(?P<state>.+)_0(\^.*)?")
 _LEARNED = re.compile(r"initial\.(?P<state>.+?)\d*")
 

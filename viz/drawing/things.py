@@ -11,8 +11,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from viz.errors import DrawingError
 
-__all__ = ["Drawable", "graph_of"]
-
 #: A Node, Nodes, a Graph, a Function, or anything with a method `__graph__() -> Graph`.
 Drawable = Any
 

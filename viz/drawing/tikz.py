@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 from viz.drawing.names import GREEK
 from viz.errors import DrawingError
 
-__all__ = ["tikz_of"]
-
 _HEAD = """\
 % Picture by graphnet: \\usepackage{tikz} in the preamble, \\input{this file} in a figure;
 % \\resizebox{\\linewidth}{!}{\\input{this file}} fits it to a line.

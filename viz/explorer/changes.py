@@ -25,8 +25,6 @@ from graphnet.plan import lower
 from graphnet.plan.instructions import Loop, MatrixProduct, Scatter
 from viz.explorer.program import PageProgram
 
-__all__ = ["Switched", "program_of", "switched"]
-
 #: Maximum number of nodes of a graph, and of elements of all its values, that the page computes.
 NODES, ELEMENTS = 500, 1_000_000
 _PASSES = tuple(step for step in DEFAULT if step.name in ("prune", "merge", "simplify", "expand"))

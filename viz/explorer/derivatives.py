@@ -14,8 +14,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from viz.errors import DrawingError
 
-__all__ = ["Derivative", "cost_of", "cotangents", "default_tangents", "in_its_own_place", "tangents_of"]
-
 
 @dataclass(frozen=True)
 class Derivative:

@@ -34,8 +34,6 @@ from viz.feeds import fed
 from viz.files import write_file
 from viz.style import Style, Theme, style_of
 
-__all__ = ["ExplorerPage", "explore"]
-
 #: Maximum number of nodes of graphs with compiler passes and steps of rules by default.
 _LARGE = 2500
 #: Of the frame in a notebook, in pixels: the height of a screen without the cell.

@@ -10,8 +10,6 @@ from typing import Any
 from graphnet.system.text import filled, json_for_script
 from viz.style import DARK, LIGHT, Style
 
-__all__ = ["SCRIPTS", "page"]
-
 #: Files in the order of the script; later ones use earlier ones.
 SCRIPTS = (
     "model.js", "markup.js", "heat.js", "view.js", "wires.js", "layered.js", "layout.js",

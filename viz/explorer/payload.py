@@ -28,8 +28,6 @@ from viz.explorer.stages import AfterPass
 from viz.explorer.values import summary
 from viz.feeds import computed
 
-__all__ = ["ROLES", "payload"]
-
 #: Roles by number, as in the scripts of the page.
 ROLES = ("operator", "input", "parameter", "constant", "label", "fill")
 

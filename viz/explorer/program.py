@@ -20,8 +20,6 @@ from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Instruction, Load, Loop, MatrixProduct, Scatter
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["PageProgram"]
-
 #: Whole numbers wrap, as in NumPy; those of 64 bits, which are missing here, are doubles.
 _WRAPPED = {
     "int8": "({} << 24 >> 24)", "int16": "({} << 16 >> 16)", "int32": "({} | 0)",

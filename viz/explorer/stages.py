@@ -11,8 +11,6 @@ from graphnet.graph.node import Node
 from graphnet.passes import Pass
 from viz.matching import kept_nodes
 
-__all__ = ["AfterPass", "stages_of"]
-
 WRITTEN = "as written"
 
 

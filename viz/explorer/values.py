@@ -11,8 +11,6 @@ import numpy as np
 from graphnet.graph.node import Array
 from viz.blocks import block_means
 
-__all__ = ["FEW", "summary"]
-
 #: Maximum size of arrays that are shown number by number.
 FEW = 12
 _DIGITS = 6

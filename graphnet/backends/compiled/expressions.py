@@ -18,8 +18,6 @@ from graphnet.graph.expression import VARIABLES, fixed_number, parse_expression
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["Emitter", "Fold", "evaluate", "exp_coefficients", "through"]
-
 V = TypeVar("V")
 
 SYMBOLS: dict[type, str] = {

@@ -18,8 +18,6 @@ from graphnet.ops.leaf import Constant, Parameter
 from graphnet.ops.rowwise import Rowwise
 from graphnet.plan.order import RunMemory
 
-__all__ = ["leaves_by_key", "require_storable", "restored_schedule", "stored_schedule"]
-
 W = TypeVar("W")
 
 

@@ -18,8 +18,6 @@ from graphnet.graph.node import Array
 from graphnet.plan.arena import ALIGNMENT
 from graphnet.system.memory import readable_bytes, require_memory
 
-__all__ = ["Arena", "HostProgram", "require_arena"]
-
 #: The subject and the remedy of the error for too little memory.
 RUN = "a run of this function"
 LESS = "use a smaller batch, fewer time steps, or gn.compile(..., memory='sqrt') (--memory sqrt on the command line)"

@@ -15,8 +15,6 @@ from graphnet.graph.node import Array, Dtype, Shape
 from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.views import View
 
-__all__ = ["ARENA", "HEADER", "Location"]
-
 ARENA = 1
 #: Bytes at the start of the arena: word 0 is the error flag.
 HEADER = ALIGNMENT

@@ -20,8 +20,6 @@ from graphnet.errors import GraphnetError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 
-__all__ = ["CompiledProgram", "is_finite"]
-
 S = TypeVar("S", bound=ProgramSchedule[Any])
 #: Error of a program without a graph, which would give details.
 OUT_OF_RANGE = (

@@ -17,8 +17,6 @@ from graphnet.plan.lowering import Lowered
 from graphnet.plan.order import RunMemory
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["HostCall", "ProgramSchedule", "Scheduler", "Section", "remembered"]
-
 
 class _Job(Protocol):
     @property

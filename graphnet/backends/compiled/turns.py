@@ -11,9 +11,6 @@ from typing import Any
 
 from graphnet.errors import BackendError
 
-__all__ = ["Turns"]
-
-
 _all: weakref.WeakSet[Turns] = weakref.WeakSet()
 
 

@@ -28,8 +28,6 @@ from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype
 from graphnet.graph.node import Array, Dtype, Shape
 from graphnet.plan.instructions import Step
 
-__all__ = ["DeviceArray", "as_device_array", "empty", "place", "sum_text", "ufunc_text"]
-
 #: NumPy's function -> the scalar expression of its inputs, see graphnet.graph.expression.
 EXPRESSIONS: dict[Any, str] = {
     np.add: "x + y", np.subtract: "x - y", np.multiply: "x * y", np.divide: "x / y", np.negative: "-x",

@@ -15,8 +15,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 from graphnet.system.process import has_compiler
 
-__all__ = ["CudaBackend", "CudaTF32Backend"]
-
 PACKAGE = "backend='cuda' needs the package numba-cuda; install it: pip install 'graphnet-rnn[cuda]'"
 
 

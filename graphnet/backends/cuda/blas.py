@@ -19,8 +19,6 @@ from graphnet.backends.cuda.products import orientation
 from graphnet.backends.cuda.schedule import LibraryProduct, StridedBatch
 from graphnet.errors import BackendError
 
-__all__ = ["Cublas", "Library", "cublas"]
-
 #: cublasOperation_t and cublasMath_t.
 AS_STORED, TURNED = 0, 1
 SINGLE, TF32 = 0, 3

@@ -18,8 +18,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 from graphnet.system.memory import readable_bytes
 
-__all__ = ["build", "restored"]
-
 
 def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaProgram:
     """Builds a program. BackendError, with the memory needed and recomputation's saving, if the GPU has too little."""

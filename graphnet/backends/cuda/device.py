@@ -21,8 +21,6 @@ from graphnet.errors import BackendError, NotEnoughMemoryError
 from graphnet.graph.node import Array, Dtype
 from graphnet.system.memory import readable_bytes
 
-__all__ = ["SIMULATED", "Device", "DeviceMemory", "this_device"]
-
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 INSTEAD = "backend='numba' runs on the CPU; NUMBA_ENABLE_CUDASIM=1 runs kernels in Numba's simulator, slowly."
 #: Blocks of memory are of a power of two bytes, at least a line of the cache; of more than LARGE, a multiple of it.

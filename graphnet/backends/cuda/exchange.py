@@ -26,8 +26,6 @@ import numpy as np
 from graphnet.errors import DtypeError
 from graphnet.graph.node import Dtype, Shape
 
-__all__ = ["CPU", "CUDA", "Borrowed", "borrowed", "capsule_of"]
-
 #: Kinds of devices.
 CPU, CUDA = 1, 2
 #: Kinds of numbers.

@@ -13,9 +13,6 @@ from graphnet.graph.dtypes import BOOL, FLOAT32, limits, of_nan
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["PythonEmitter", "convert", "evaluate"]
-
-
 #: Functions that kernels call by their name in CUDA; float32 adds an f.
 OF_LIBDEVICE = {
     "ceil": "ceil",

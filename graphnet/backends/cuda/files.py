@@ -13,8 +13,6 @@ from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Stri
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 
-__all__ = ["schedule_of", "stored_work"]
-
 
 def stored_work(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays."""

@@ -26,8 +26,6 @@ from graphnet.backends.cuda.device import SIMULATED
 from graphnet.backends.cuda.expressions import OF_LIBDEVICE
 from graphnet.system.files import write_whole
 
-__all__ = ["compiled", "function_of", "ptx_of", "signature_of"]
-
 LIBDEVICE = ", ".join(f"{name}, {name}f" for name in OF_LIBDEVICE.values())
 NAMES = "int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64"
 ON_GPU = f"""from math import cos, exp, inf, log, log1p, nan, sin, sqrt, tanh

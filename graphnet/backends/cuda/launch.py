@@ -10,8 +10,6 @@ from graphnet.backends.cuda.source import KernelSource, Offset
 from graphnet.graph.node import Node
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["GPU", "ONE_THREAD", "Launch", "LaunchLayout", "ThreadDivision", "Tile", "power_of_two"]
-
 
 @dataclass(frozen=True)
 class Tile:

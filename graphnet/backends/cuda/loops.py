@@ -16,8 +16,6 @@ from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Load, Loop, LoopReduction
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
-__all__ = ["loop_launches", "reduction_launches"]
-
 Stride = int | None
 
 #: Number of float64 terms that are added without compensation.

@@ -16,8 +16,6 @@ from graphnet.graph.node import Dtype, Node
 from graphnet.plan.instructions import Load, Loop, LoopReduction, MatrixProduct, Step
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
-__all__ = ["Products", "grouped", "orientation", "product_launches", "tile_text", "tiles_for"]
-
 
 class Products(NamedTuple):
     """c[i] = a[i] b[i] for every i; a, b and c have three axes."""

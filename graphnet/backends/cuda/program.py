@@ -19,8 +19,6 @@ from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Uplo
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Dtype, Node, Shape
 
-__all__ = ["CudaProgram"]
-
 #: Multiplies matrices in the arena, which begins at this address, on a stream.
 Multiply = Callable[[int, LibraryProduct, Any], None]
 

@@ -11,8 +11,6 @@ from graphnet.graph.dtypes import FLOAT64
 from graphnet.plan.instructions import Scatter
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["Chains", "scatter_launches"]
-
 LINK = np.dtype("int32")
 
 

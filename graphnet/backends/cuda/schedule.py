@@ -22,8 +22,6 @@ from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.transfers import in_one_piece
 from graphnet.plan.views import View
 
-__all__ = ["LaunchSchedule", "LibraryProduct", "StridedBatch", "Upload", "make_schedule"]
-
 #: In the text of a kernel that may raise the error flag.
 RAISED = "i8[0] = 1"
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from graphnet.graph.node import Dtype
 
-__all__ = ["KernelSource", "Offset", "TypedName", "array_name"]
-
 INDEX = np.dtype("int64")
 
 

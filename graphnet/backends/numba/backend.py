@@ -13,8 +13,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 from graphnet.system.process import own_cores
 
-__all__ = ["NumbaBackend"]
-
 #: Numbers of cores that are rehearsed: one, and a number that divides few sizes evenly.
 REHEARSED = (1, 5)
 

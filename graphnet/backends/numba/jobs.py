@@ -30,20 +30,6 @@ from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Access, KernelCall, Load, Loop, LoopReduction, Scatter
 from graphnet.plan.views import Buffer, View
 
-__all__ = [
-    "WORK",
-    "CoreDivision",
-    "InstructionJob",
-    "KernelCallJob",
-    "LoopJob",
-    "Record",
-    "RecordContext",
-    "ScatterJob",
-    "part_of",
-    "share_of",
-    "text_of",
-]
-
 #: Row axis of an operand that all rows read.
 NO_ROWS = 1 << 30
 #: Estimated cost of a user-defined kernel for each number that it touches, in operations of a loop.

@@ -24,8 +24,6 @@ from graphnet.errors import BackendError
 from graphnet.settings import shown
 from graphnet.system.process import cached_property
 
-__all__ = ["Kernel", "Machine", "this_machine"]
-
 #: Widest vectors, in bytes, for the first of these features that the processor has; and how many registers.
 _VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("sve", 16, 32), ("neon", 16, 32))
 

@@ -20,8 +20,6 @@ from graphnet.graph.node import Node
 from graphnet.plan.instructions import Access, MatrixProduct
 from graphnet.plan.views import View
 
-__all__ = ["BlockedProductJob", "OperandBlock", "PackJob", "Packed", "PackedProductJob", "panel_width"]
-
 #: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
 #: of A, they stay in the second cache. Twice as many for large products.
 BLOCK_K = 256

@@ -21,8 +21,6 @@ from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 
-__all__ = ["NumbaProgram", "restored"]
-
 #: The arrays of a tape.
 TAPE = ("words", "heads", "kernels", "ends")
 

@@ -40,8 +40,6 @@ from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.views import Buffer, View
 from graphnet.system.process import own_cores
 
-__all__ = ["TapeSchedule", "TapeScheduler", "make_schedule"]
-
 #: A program of fewer multiply-adds and elements runs on one core: waking another would cost more.
 WORTH_SHARING = 3_000_000
 #: Maximum number of rows for which the right operand is read in place; for more it is packed first.

@@ -18,8 +18,6 @@ from graphnet.backends.numba.jobs import Record
 from graphnet.backends.numba.machine import Kernel, this_machine
 from graphnet.graph.node import Array, Node
 
-__all__ = ["SHIFT", "Native", "Tape", "address", "address_of_runner", "make_tape", "native", "runner"]
-
 Native = Callable[[int], None]
 #: Bits of a symbolic address that count bytes; those above them name the piece of memory.
 SHIFT = 44

@@ -21,11 +21,6 @@ from graphnet.ops.elementwise.functions import absolute, log, round
 from graphnet.ops.leaf import constant, fill, stop_gradient
 from graphnet.settings import shown
 
-__all__ = [
-    "Add", "Divide", "Mod", "Multiply", "Negative", "Power", "PowerOf", "Subtract", "add", "divide", "mod",
-    "multiply", "negative", "power", "subtract",
-]  # fmt: skip
-
 
 class Add(Elementwise):
     """y = Σ_i x_i"""

@@ -24,8 +24,6 @@ from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, filled
 from graphnet.settings import one_of, text, whole_number
 
-__all__ = ["Elementwise", "as_nodes_together", "broadcast_together", "no_condition"]
-
 
 class Elementwise(Op):
     """y = f(x_1, ..., x_n), element by element

@@ -11,8 +11,6 @@ from graphnet.graph.node import OPERATORS, Array, Dtype, Node, Shape
 from graphnet.ops.elementwise.base import Elementwise, no_condition
 from graphnet.ops.leaf import as_node, zeros
 
-__all__ = ["Cast", "cast"]
-
 
 @dataclass(frozen=True, eq=False)
 class Cast(Elementwise):

@@ -14,8 +14,6 @@ from graphnet.ops.elementwise.base import Elementwise, no_condition
 from graphnet.ops.elementwise.casting import cast
 from graphnet.ops.leaf import as_node, zeros
 
-__all__ = ["Maximum", "Minimum", "Where", "clip", "maximum", "minimum", "where"]
-
 
 class Maximum(Elementwise):
     """z = max(x, y); where x = y each gets half of the derivative"""

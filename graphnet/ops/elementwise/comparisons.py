@@ -13,11 +13,6 @@ from graphnet.graph.node import OPERATORS, Array, Dtype, Node, Shape, shared
 from graphnet.ops.elementwise.base import Elementwise
 from graphnet.ops.leaf import as_node, zeros
 
-__all__ = [
-    "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr", "equal",
-    "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_not", "logical_or",
-]  # fmt: skip
-
 
 class Comparison(Elementwise):
     """y = x_1 ? x_2, a boolean"""

@@ -14,12 +14,6 @@ from graphnet.ops.elementwise.base import Elementwise
 from graphnet.ops.elementwise.casting import cast
 from graphnet.ops.leaf import as_node, zeros
 
-__all__ = [
-    "Absolute", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "ReLU", "Round", "Sigmoid", "Sign", "Sin", "Softplus",
-    "Sqrt", "Tanh", "absolute", "ceil", "cos", "erf", "exp", "floor", "log", "relu", "round", "sigmoid", "sign",
-    "sin", "softplus", "sqrt", "tanh",
-]  # fmt: skip
-
 
 class Tanh(Elementwise):
     """y = tanh(x)"""

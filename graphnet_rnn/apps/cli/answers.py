@@ -16,8 +16,6 @@ from graphnet.system.text import on_one_line, shown_on
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["brief", "command_line", "fitting", "give_up_output", "in_words", "print_sample", "save_chart"]
-
 #: Maximum length of a line in a message.
 LONGEST_LINE = 800
 #: Options whose smaller values need less memory.

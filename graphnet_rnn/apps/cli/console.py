@@ -17,8 +17,6 @@ from graphnet_rnn.training.progress_bar import ProgressBar
 from graphnet_rnn.training.text import TextProblem
 from graphnet_rnn.training.trainer import Trainer
 
-__all__ = ["Console", "InPlace", "LiveCurve", "allows", "moves"]
-
 #: Rows of the curve, and of the terminal with its caption, the bar and a line of the log.
 HEIGHT = 7
 LEAST_LINES, LEAST_COLUMNS = HEIGHT + 6, 40

@@ -18,8 +18,6 @@ from typing import Any
 from graphnet.system.text import read_json
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Loopback"]
-
 #: Maximum size of a request, in bytes.
 LARGEST = 16 << 20
 #: Seconds between heartbeats, which detect closed pages.

@@ -39,19 +39,6 @@ from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.text import CarriedText, DrawnText
 
-__all__ = [
-    "CHOICES",
-    "Material",
-    "add_choices",
-    "arrays_of",
-    "chosen",
-    "fitting_loss",
-    "load_corpus",
-    "material_of",
-    "names_of",
-    "table_for",
-]
-
 #: Number of classes that is always accepted.
 FEW_CLASSES = 1000
 #: Maximum number of input symbols, and of labels.

@@ -19,8 +19,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.folder import RunFolder
 
-__all__ = ["load_finite", "load_for_use", "network_to_begin_with", "new_layers", "new_network"]
-
 #: Options of a new network, which --start replaces.
 MADE = ("units", "layers", "skip", "initial_state", "loss", "pool", "no_scaling")
 #: Options that affect training, but no weight.

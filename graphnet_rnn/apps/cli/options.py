@@ -17,10 +17,6 @@ from graphnet_rnn.apps.cli.answers import brief
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.parallel.launcher import rank_and_size
 
-__all__ = [
-    "Parser", "add_cell", "add_model", "add_settings", "free_settings", "given_settings", "refuse",
-]  # fmt: skip
-
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:

@@ -15,17 +15,6 @@ from typing import Any
 from graphnet.system.files import kind_of
 from graphnet_rnn.errors import UsageError
 
-__all__ = [
-    "PAGES",
-    "PICTURES",
-    "RECORDS",
-    "require_apart",
-    "require_ending",
-    "require_file",
-    "require_folder_of",
-    "write_rows",
-]
-
 #: Suffixes of charts, of pictures of graphs, of pages of text, and of records.
 CHARTS, PICTURES = (".svg", ".png", ".pdf"), (".svg", ".png", ".pdf", ".dot", ".html", ".tex")
 PAGES, RECORDS = (".html", ".svg", ".txt", ".ansi"), (".jsonl",)

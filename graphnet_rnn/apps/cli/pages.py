@@ -21,8 +21,6 @@ from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["SweepPage", "WritingPage", "data_of", "page_of"]
-
 #: Maximum number of drawn cells.
 PICTURES = 8
 #: Number of best runs with flight recorders.

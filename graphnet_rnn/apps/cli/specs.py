@@ -32,12 +32,6 @@ from graphnet_rnn.optimizers.schedules import KINDS as SCHEDULES, Schedule, Step
 from graphnet_rnn.riemannian.metrics import KINDS, METRICS
 from graphnet_rnn.settings import amount
 
-__all__ = [
-    "add_optimizer", "default_rates", "described", "error_text", "find_cell", "is_schedule", "make_cell",
-    "make_optimizer", "make_schedule", "no_limit", "optimizer_class", "own_cells", "own_line", "parts_of", "quoted",
-    "read_settings", "require_rate", "schedule_help", "slug",
-]  # fmt: skip
-
 EXAMPLE = "RHN(units=64, depth=3)"
 EXAMPLE_OF_OPTIMIZER = "hf(structural=0.1, cg_steps=100)"
 EXAMPLE_OF_SCHEDULE = "Warmup(500).then(Cosine(20000))"

@@ -15,8 +15,6 @@ from graphnet_rnn.apps.cli.console import InPlace, moves
 from graphnet_rnn.apps.sweep.results import ENDS, Entry
 from graphnet_rnn.apps.sweep.sweep import Sweep
 
-__all__ = ["SweepTable", "table"]
-
 #: Maximum width of a setting's value.
 WIDEST = 16
 #: Columns between two table cells.

@@ -34,8 +34,6 @@ from graphnet_rnn.apps.writer.desk import AT_ONCE, Desk, Snapshot
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Typewriter", "page", "status"]
-
 
 def _style_of(suggestion: str) -> Style:
     return Style.from_dict(

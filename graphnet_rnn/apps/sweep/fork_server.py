@@ -25,8 +25,6 @@ from typing import NoReturn, Protocol
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.parallel.launcher import alone
 
-__all__ = ["Process", "start"]
-
 #: Modules that every run imports.
 MODULES = (
     "graphnet_rnn.apps.cli.train", "graphnet_rnn.apps.cli.console", "graphnet_rnn.optimizers.all",

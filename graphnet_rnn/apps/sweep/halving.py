@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import is_number, shown, whole_number, yes_or_no
 
-__all__ = ["Bracket", "Halving"]
-
 
 class Bracket(NamedTuple):
     """Configurations that are compared among themselves: their numbers, and the index of the first rung."""

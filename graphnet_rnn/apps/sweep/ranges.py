@@ -14,8 +14,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import is_number, listed, shown, yes_or_no
 from graphnet_rnn.training.problem import plain
 
-__all__ = ["Between", "Range", "Values", "is_plain", "range_of"]
-
 
 def is_plain(value: Any) -> bool:
     """True for a value of a setting: a str, bool or finite number."""

@@ -22,8 +22,6 @@ from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.installed import is_file
 from graphnet_rnn.settings import is_number, one_of, shown, text, whole_number
 
-__all__ = ["Halving", "Optuna", "Recipe", "Settings"]
-
 #: A setting of `graphnet-rnn train` by its option's name, with _ for -.
 Settings = dict[str, Any]
 METHODS = ("grid", "random", "optuna")

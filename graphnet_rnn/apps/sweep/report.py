@@ -9,8 +9,6 @@ from graphnet_rnn.apps.sweep.results import Results
 from graphnet_rnn.data.table_files import csv_text
 from graphnet_rnn.settings import one_of
 
-__all__ = ["KINDS", "report"]
-
 KINDS = (".md", ".tex", ".csv")
 #: Special characters of LaTeX.
 SPECIAL = {

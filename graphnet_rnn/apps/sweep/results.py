@@ -28,8 +28,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import locked, read_bytes, write_atomically
 from graphnet_rnn.settings import is_number, path, shown
 
-__all__ = ["ENDS", "Configuration", "Entry", "Results", "require_recipe"]
-
 #: Final states of a run. "cut": stopped early.
 ENDS = ("done", "failed", "cut")
 #: Timeout for other processes, in seconds.

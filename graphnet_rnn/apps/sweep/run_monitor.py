@@ -21,8 +21,6 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.parallel.launcher import alone
 
-__all__ = ["LOOK", "RunMonitor", "is_wanted", "machine", "settings_of_train"]
-
 #: Seconds between checks of training runs.
 LOOK = 0.5
 #: Seconds for a stopped run to write its checkpoint.

@@ -23,8 +23,6 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
-__all__ = ["Sweep"]
-
 #: Maximum number of crashes of joblib's workers.
 FAILURES = 5
 #: Seconds until an idle worker of loky exits.

@@ -15,8 +15,6 @@ from graphnet_rnn.apps.sweep.ranges import Between, Range, Values
 from graphnet_rnn.apps.sweep.recipe import Optuna, Recipe, Settings
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Fate", "Tuner"]
-
 SAMPLER = Optuna("TPESampler")
 
 

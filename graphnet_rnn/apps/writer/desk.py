@@ -14,8 +14,6 @@ from types import TracebackType
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.apps.writer.draft import Draft
 
-__all__ = ["COOLER", "HOTTEST", "Desk", "Snapshot"]
-
 #: Step of the temperature, and maximum temperature.
 COOLER, HOTTEST = 0.1, 2.0
 #: Characters at the end of a text that a view shows.

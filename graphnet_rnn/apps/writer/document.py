@@ -9,8 +9,6 @@ from graphnet_rnn.errors import DataError, SaveError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
 from graphnet_rnn.settings import yes_or_no
 
-__all__ = ["Document"]
-
 #: Suffix of the file with an unsaved text; name for a document without a file.
 UNSAVED, NAMELESS = ".unsaved", "writing.txt"
 #: Maximum size of a text, in bytes.

@@ -20,8 +20,6 @@ from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import text as checked_text, whole_number
 from graphnet_rnn.text.sampling import Stepper, check_temperature, choose
 
-__all__ = ["LONGEST", "Draft"]
-
 #: Maximum length of white space that a suggestion begins with: an indentation.
 BLANKS = 8
 #: Maximum length of a suggestion, for models without white space.

@@ -24,8 +24,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.model_file import read_model_file
 
-__all__ = ["documentation", "own_model"]
-
 #: Maximum size of the file, in bytes.
 LARGEST = 2 << 20
 #: Minimum length of a docstring.

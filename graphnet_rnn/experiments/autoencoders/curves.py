@@ -31,8 +31,6 @@ from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.schedules import Stepwise
 from graphnet_rnn.settings import one_of, require_generator, shown, whole_number
 
-__all__ = ["Reconstruction", "autoencoder", "autoencoder_optimizer", "curve_images", "draw_curves"]
-
 #: Standard deviation of the pen, in pixels of an image of 28.
 PEN = 0.75
 #: Gauss and Legendre's nodes for the integral along a stroke. They are densest at the ends, where a parabola through

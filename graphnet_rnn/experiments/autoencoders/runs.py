@@ -37,6 +37,7 @@ from threadpoolctl import threadpool_limits
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row
 from graphnet_rnn.cells.feedforward import AUTOENCODERS
 from graphnet_rnn.data.images import read_images
 from graphnet_rnn.errors import DataError, TrainingError
@@ -48,7 +49,6 @@ from graphnet_rnn.experiments.autoencoders.curves import (
 )
 from graphnet_rnn.experiments.runs import (
     Job,
-    Row,
     epochs_of,
     finished,
     grouped,

@@ -15,8 +15,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import shown, text as text_of, whole_number
 from graphnet_rnn.text.lanes import Lanes, TextModel
 
-__all__ = ["Bag", "Debagged", "debag", "draw_bags"]
-
 #: Rows to read at once: more take memory, and are read before the best ones exclude others.
 ROWS = 512
 

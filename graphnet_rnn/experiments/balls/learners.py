@@ -11,34 +11,19 @@ from threadpoolctl import threadpool_limits
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row
 from graphnet_rnn.cell.initializers import glorot
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.balls.videos import bouncing_balls, draw_balls
-from graphnet_rnn.experiments.runs import Job, Row, epochs_of, some_of, trainer_of
+from graphnet_rnn.experiments.runs import Job, epochs_of, some_of, trainer_of
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 from graphnet_rnn.models.energy.units import sigmoid
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import Adam, Momentum
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 from graphnet_rnn.training.energy import EnergyCases
-
-__all__ = [
-    "BEFORE",
-    "ENERGY",
-    "LINE",
-    "METHODS",
-    "NETS",
-    "STACK",
-    "BallsJob",
-    "best",
-    "held_out",
-    "noisy",
-    "predicted",
-    "train",
-    "videos",
-]  # fmt: skip
 
 #: Frames of a video: for energy models, and for networks.
 TIME, SHORT = 100, 30

@@ -12,8 +12,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.settings import amount, require_generator, whole_number
 
-__all__ = ["bouncing_balls", "draw_balls", "move_balls"]
-
 #: Side of the box, the unit of length; radius of a ball; root of the sum of all squared speeds.
 BOX, RADIUS, SPEED = 10.0, 1.2, 0.5
 #: Maximum number of times that a ball may cross the box in a frame. Each bounce takes computing time.

@@ -15,8 +15,6 @@ from graphnet_rnn.settings import listed, shown, text as text_of, whole_number
 from graphnet_rnn.text.lanes import Lanes, Place
 from graphnet_rnn.text.sampling import choose
 
-__all__ = ["TimeLag", "time_lag"]
-
 
 @dataclass(frozen=True, eq=False)
 class TimeLag(ShowsItself):

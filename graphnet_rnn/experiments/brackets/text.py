@@ -11,8 +11,6 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import number, whole_number
 
-__all__ = ["BracketText", "bracket_text"]
-
 WORDS = [
     "the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "was", "on", "with", "as", "by", "at",
     "this", "from", "which", "or", "an", "be", "are", "not", "they", "were", "one", "all", "their", "has",

@@ -30,8 +30,6 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Arm"]
-
 
 @dataclass(frozen=True)
 class Arm:

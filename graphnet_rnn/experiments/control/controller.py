@@ -29,8 +29,6 @@ from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.settings import MANY, amount, one_of, shown, whole_number
 
-__all__ = ["ClosedLoop", "Controller", "Trajectories", "remembering"]
-
 hide_module(__file__)
 
 #: A state is [θ, φ, θ̇, φ̇], and the controller reads a state and a goal.

@@ -22,8 +22,6 @@ from graphnet_rnn.experiments.control.plant import LinearisedPlant, Plant
 from graphnet_rnn.experiments.control.riccati import Feedback, riccati
 from graphnet_rnn.settings import amount, whole_number
 
-__all__ = ["ILQR", "Plan"]
-
 #: α of the line search, and the minimum share of the predicted reduction (Tassa et al. 2012, 2.B and F).
 STEPS = tuple(10 ** (-3 * i / 10) for i in range(11))
 LEAST_SHARE = 1e-4

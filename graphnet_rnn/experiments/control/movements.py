@@ -16,8 +16,6 @@ from graphnet_rnn.settings import Count, require_kinds, setting, shown
 from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["Movements"]
-
 
 @dataclass(eq=False, repr=False)
 class Movements(ObjectiveProblem):

@@ -12,8 +12,6 @@ from graphnet_rnn.experiments.control.ilqr import ILQR, Plan
 from graphnet_rnn.experiments.control.tasks import ControlTask
 from graphnet_rnn.settings import shown
 
-__all__ = ["optimum", "planned"]
-
 
 def optimum(task: ControlTask, seed: int = 0, tolerance: float = 1e-9) -> Plan:
     """min_u ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)² for each movement of `task.conditions(seed)`, by iLQR

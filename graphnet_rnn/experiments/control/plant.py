@@ -13,8 +13,6 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import shown, whole_number
 
-__all__ = ["LinearisedPlant", "Plant"]
-
 
 @dataclass(frozen=True)
 class LinearisedPlant:

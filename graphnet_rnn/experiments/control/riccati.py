@@ -9,8 +9,6 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.experiments.control.plant import LinearisedPlant
 
-__all__ = ["Feedback", "riccati"]
-
 
 @dataclass(frozen=True)
 class Feedback:

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import graphnet_rnn as rnn
+from graphnet.system.json_lines import Row
 from graphnet_rnn.experiments.control.controller import Controller
 from graphnet_rnn.experiments.control.optimum import optimum, planned
 from graphnet_rnn.experiments.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
 from graphnet_rnn.experiments.runs import (
     Job,
-    Row,
     epochs_of,
     finished,
     grouped,

@@ -31,8 +31,6 @@ from graphnet_rnn.experiments.control.controller import ClosedLoop, Controller, 
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, shown, whole_number
 
-__all__ = ["CenterOut", "ControlTask", "DelayDisturbanceNoise", "Postural"]
-
 #: Hand in the middle of the workspace, in m from the shoulder: the default arm's elbow is bent by 90°.
 CENTER = (0.02, 0.265)
 

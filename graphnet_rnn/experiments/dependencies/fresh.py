@@ -21,8 +21,6 @@ from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.settings import MANY, setting, shown, whole_number
 from graphnet_rnn.training.problem import CompiledProblem
 
-__all__ = ["FreshSequences"]
-
 
 @dataclass(eq=False, repr=False)
 class FreshSequences(CompiledProblem):

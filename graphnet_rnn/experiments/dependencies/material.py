@@ -14,8 +14,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.training.problem import Problem
 
-__all__ = ["TaskMaterial"]
-
 
 class TaskMaterial(Material):
     """A problem with long-term dependencies, `task:addition(30)`: new sequences at each step."""

@@ -25,6 +25,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row
 from graphnet_rnn.cell.initializers import constant, normal, orthogonal, reservoir
 from graphnet_rnn.experiments.dependencies.problems import TASKS, Memory, Task
 from graphnet_rnn.experiments.dependencies.source import (
@@ -35,7 +36,7 @@ from graphnet_rnn.experiments.dependencies.source import (
     summed_over_time,
     zero_one_loss,
 )
-from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
+from graphnet_rnn.experiments.runs import Job, finished, grouped, markdown, options_of
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
 from graphnet_rnn.optimizers.objective import Objective

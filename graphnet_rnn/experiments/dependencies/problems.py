@@ -20,11 +20,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.running import array_of
 from graphnet_rnn.settings import require_generator, shown, whole_number
 
-__all__ = [
-    "TASKS", "Addition", "Memory", "Memory5", "Memory20", "Multiplication", "Permutation", "Task", "TemporalOrder",
-    "TemporalOrder3", "Xor",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Task(ABC):

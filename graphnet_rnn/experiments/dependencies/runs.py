@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from graphnet.system.json_lines import Row
 from graphnet_rnn.experiments.dependencies.fresh import FreshSequences
 from graphnet_rnn.experiments.dependencies.problems import TASKS
 from graphnet_rnn.experiments.dependencies.source import settings
-from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
+from graphnet_rnn.experiments.runs import Job, finished, grouped, markdown, options_of
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.trainer import Trainer
 

@@ -29,11 +29,6 @@ from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.schedules import Stepwise
 from graphnet_rnn.settings import yes_or_no
 
-__all__ = [
-    "MOMENTUM_SETTINGS", "MomentumSettings", "Settings", "echo_state_weights", "elman", "initial_weights",
-    "momentum_settings", "settings", "summed_over_time", "zero_one_loss",
-]  # fmt: skip
-
 #: `initial=` of the Elman cell, and of the network.
 CellAndOutput = tuple[dict[str, Initializer], dict[str, Initializer]]
 

@@ -16,11 +16,6 @@ from graphnet_rnn.data.sequences import Sequences, padded
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.settings import require_generator, whole_number
 
-__all__ = [
-    "CHORD_NATS", "COLLECTIONS", "DRAWN", "FIRST_CHORD_NATS", "PIECE", "Collection", "chords", "pieces", "rolls",
-    "windows",
-]  # fmt: skip
-
 #: Keys of a piano; the lowest C that a chord stands on; semitones of an octave; of a major chord; to the next chord.
 PIANO, LOWEST_C, OCTAVE, MAJOR, MOVES = 88, 27, 12, (0, 4, 7), (0, 5, 7)
 #: Nats of a frame under the true law: the move and the position.

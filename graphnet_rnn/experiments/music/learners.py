@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row
 from graphnet_rnn.cell.initializers import normal
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.gru import GRU
@@ -21,16 +22,11 @@ from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cells.multiplicative import MultiplicativeLSTM
 from graphnet_rnn.data.music import frame_accuracy
 from graphnet_rnn.experiments.music.collections import PIECE, pieces, rolls, windows
-from graphnet_rnn.experiments.runs import Job, Row, epochs_of, some_of, trainer_of
+from graphnet_rnn.experiments.runs import Job, epochs_of, some_of, trainer_of
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import Adam, Momentum
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 from graphnet_rnn.training.energy import EnergyCases
-
-__all__ = [
-    "CELLS", "DIVERGENCE", "METHODS", "OUTPUTS", "RBM", "RTRBM", "MusicJob", "judged", "make", "predicted",
-    "train",
-]  # fmt: skip
 
 BATCH, UNITS, HIDDEN = 24, 150, 100
 #: Number of samples for the mean accuracy.

@@ -24,12 +24,11 @@ import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.experiments.regret.coders import bzip2_bits, ctw_bits, ppm_bits
 from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, DrawnTexts, best_runs
-from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
-
-__all__ = ["METHODS", "PredictorJob", "run", "table"]
+from graphnet_rnn.experiments.runs import Job, finished, grouped, markdown, options_of
 
 #: Maximum states: units of the source's largest networks, except for the alphabet, where those had up to 512.
 LARGEST = {"alphabet": 256, "music": 256, "anbn": 64}

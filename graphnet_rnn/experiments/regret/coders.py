@@ -18,8 +18,6 @@ from numba.typed import Dict
 
 from graphnet.graph.node import Array
 
-__all__ = ["bzip2_bits", "ctw_bits", "ppm_bits"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 compiled: Callable[[Function], Function] = njit(cache=True)
 

@@ -18,8 +18,6 @@ from graphnet_rnn.experiments.regret.texts import Drawn
 from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.settings import shown, whole_number
 
-__all__ = ["regret", "smoothed"]
-
 #: Tolerance of negative bits, for rounding in float32.
 ROUNDING = 1e-5
 

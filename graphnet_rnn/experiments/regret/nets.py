@@ -22,14 +22,12 @@ import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet.system.json_lines import read_rows
+from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
 from graphnet_rnn.errors import DataError, TrainingError
 from graphnet_rnn.experiments.regret.problem import SIZES, DrawnTexts, best_runs
-from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
+from graphnet_rnn.experiments.runs import Job, finished, grouped, markdown, options_of
 from graphnet_rnn.riemannian.metrics import Backpropagated, Frequency, OuterProduct, RootMeanSquare
-
-__all__ = ["METHODS", "NETS", "TABLE", "NetJob", "run", "table"]
 
 #: Number of evaluations of a run.
 LOOKS = 50

@@ -9,12 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.experiments.regret.measure import regret, smoothed
 from graphnet_rnn.experiments.regret.texts import TEXTS, Drawn
-from graphnet_rnn.experiments.runs import Row, grouped
-
-__all__ = ["SIZES", "SOURCE", "SYMBOLS", "DrawnTexts", "best_runs"]
+from graphnet_rnn.experiments.runs import grouped
 
 #: Lines, bars and blocks of each text.
 SIZES = {"alphabet": 1000, "music": 2700, "anbn": 10}

@@ -20,8 +20,6 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import require_generator, whole_number
 
-__all__ = ["TEXTS", "Drawn", "alphabet", "anbn", "distant_xor", "music"]
-
 
 @dataclass(frozen=True, eq=False)
 class Drawn:

@@ -23,14 +23,12 @@ import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet.system.json_lines import read_rows
+from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.regret.texts import distant_xor
-from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
+from graphnet_rnn.experiments.runs import Job, finished, grouped, markdown, options_of
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.riemannian.metrics import Backpropagated, Metric, OuterProduct
-
-__all__ = ["SYMBOLS", "XorJob", "parallel_lines", "run", "table"]
 
 SYMBOLS = "\n 01X="
 METRICS: dict[str, Metric] = {"RUOP": OuterProduct(), "RBPM": Backpropagated(estimate="probe")}

@@ -10,8 +10,6 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.models.energy.units import VisibleUnits, draw_bits, sigmoid
 
-__all__ = ["Chain", "annealed_growth", "gibbs"]
-
 
 def annealed_growth(
     W: Array, b_v: Array, b_h: Array, units: VisibleUnits, temperatures: int, chains: int,

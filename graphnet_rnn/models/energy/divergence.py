@@ -16,8 +16,6 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import shown, whole_number
 
-__all__ = ["ContrastiveDivergence"]
-
 
 # Chains that start at the previous frame, as in `predict`, are no better: after 2,000 updates on bouncing balls,
 # the error of the next frame is 0.0159 instead of 0.0161.

@@ -11,8 +11,6 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.energy.units import VisibleUnits
 
-__all__ = ["LARGEST_SUM", "all_states", "free_energy", "growth", "log_partition"]
-
 #: Maximum number of terms of an exact log Z, of which memory holds a few arrays.
 LARGEST_SUM = 2**24
 

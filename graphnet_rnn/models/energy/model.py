@@ -20,8 +20,6 @@ from graphnet_rnn.models.energy.units import visible_units
 from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.settings import whole_number, yes_or_no
 
-__all__ = ["EnergyModel", "raised"]
-
 
 class EnergyModel(Model):
     """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.

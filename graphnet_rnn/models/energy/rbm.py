@@ -17,8 +17,6 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
 from graphnet_rnn.settings import whole_number, yes_or_no
 
-__all__ = ["RBM"]
-
 
 class RBM(EnergyModel):
     """P(v, h) = exp(v W hᵀ + v·b_v + h·b_h) / Z, h binary; with Gaussian visible units times exp(-|v|²/2σ²).

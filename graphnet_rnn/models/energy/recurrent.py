@@ -21,8 +21,6 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import Runner
 from graphnet_rnn.network.unroll import Unrolled
 
-__all__ = ["RecurrentRBM"]
-
 
 class RecurrentRBM(SequenceRBM):
     """P(v) = Π_t P(v_t | u_t),  P(v_t, h_t | u_t) an RBM with biases b_v + u_t W_uv and b_h + u_t W_uh (RNN-RBM)

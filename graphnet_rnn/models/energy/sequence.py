@@ -16,8 +16,6 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
 from graphnet_rnn.settings import whole_number, yes_no_or_none, yes_or_no
 
-__all__ = ["SequenceRBM"]
-
 
 class SequenceRBM(EnergyModel):
     """P(v_t, h_t | past): an RBM with weights W and biases B_v,t and B_h,t.

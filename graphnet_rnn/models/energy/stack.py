@@ -15,8 +15,6 @@ from graphnet_rnn.models.energy.rbm import RBM
 from graphnet_rnn.models.energy.sequence import SequenceRBM
 from graphnet_rnn.settings import MANY, listed, shown, whole_number, yes_or_no
 
-__all__ = ["Stack"]
-
 Layer = TypeVar("Layer", bound=EnergyModel)
 
 

@@ -18,8 +18,6 @@ from graphnet_rnn.models.energy.sequence import SequenceRBM
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
 from graphnet_rnn.settings import listed, whole_number
 
-__all__ = ["RTRBM", "TRBM", "TemporalRBM"]
-
 #: Directed connections from the past: hidden to hidden, visible to visible, visible to hidden.
 CONNECTIONS = ("HH", "VV", "VH")
 

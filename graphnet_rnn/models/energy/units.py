@@ -15,8 +15,6 @@ from graphnet.ops.elementwise import Sigmoid
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import amount, one_of
 
-__all__ = ["BinaryUnits", "GaussianUnits", "VisibleUnits", "draw_bits", "sigmoid", "visible_units"]
-
 
 def sigmoid(x: Array) -> Array:
     """y = 1 / (1 + exp(-x)) of arrays, computed as by the node."""

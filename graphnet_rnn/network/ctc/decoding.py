@@ -18,8 +18,6 @@ from graphnet_rnn.network.ctc.loss import PADDING, REPEATS, blank_index
 from graphnet_rnn.network.running import array_of
 from graphnet_rnn.settings import has_items, one_of, shown, whole_number
 
-__all__ = ["beam_search", "greedy", "label_error_rate"]
-
 
 def greedy(logits: Any, repeats: str = "merge", blank: int = -1) -> list[list[int]]:
     """l spelled by π_t = argmax_k p_t(k): labels of the most probable alignment of each case.

@@ -23,8 +23,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.lengths import Lengths
 from graphnet_rnn.settings import one_of
 
-__all__ = ["PADDING", "REPEATS", "blank_for_sure", "blank_index", "ctc_loss"]
-
 hide_module(__file__)
 
 #: A run of one label spells one label ("merge"), or one for each step ("keep").

@@ -68,7 +68,7 @@ STANDARD = {
 
 
 def test_errors_are_standard_exceptions_too() -> None:
-    names = {name for name in errors.__all__ if name.endswith("Error")} - {"GraphnetError"}
+    names = {name for name in vars(errors) if name.endswith("Error")} - {"GraphnetError"}
     require_rows(names - {error.__name__ for error in STANDARD}, "STANDARD", "the kind that it is, too")
     for error, standard in STANDARD.items():
         assert issubclass(error, GraphnetError) and issubclass(error, standard)  # noqa: PT018

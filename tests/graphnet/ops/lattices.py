@@ -15,8 +15,6 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 
-__all__ = ["PathSums", "Recursion"]
-
 #: From how far before (i, j) a step of each kind comes.
 STEPS = ((1, 1), (1, 0), (0, 1))
 

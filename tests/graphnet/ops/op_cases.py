@@ -23,8 +23,6 @@ from graphnet.ops.reduce import ArgMax, CumSum, LogSoftmax, LogSumExp, Max, Min,
 from graphnet.ops.surrogate import Surrogate
 from graphnet.testing.laws import LAWS, OF_GRAPHS
 
-__all__ = ["BY_OP", "CASES", "LEAVES", "Case"]
-
 
 class Case(NamedTuple):
     """An op, or a function from nodes to a node, with example arrays; id: the name of the test. laws: that it obeys."""

@@ -36,7 +36,7 @@ def test_every_op_has_a_case() -> None:
     ops = {op for op in subclasses(Op) if op.__module__.startswith("graphnet.ops")} - {gn.Rowwise}
     missing = {op for op in ops if not any(subclasses(op))} - set(all_ops())
     what = "its name; laws hold what is listed there"
-    require_rows(missing, "__all__ of its family in graphnet/ops/", what)
+    require_rows(missing, "FAMILIES in graphnet/ops/__init__.py, or the exports of its family", what)
     missing = {op for op in all_ops() if op.__name__ not in LEAVES} - {type(each.op) for each in CASES}
     what = "the op, and arrays that it takes; all laws then run over it"
     require_rows(missing, "CASES in op_cases.py", what)

@@ -15,8 +15,6 @@ from safetensors.numpy import load as safetensors_load
 from graphnet.graph.node import Array
 from graphnet_rnn.formats.model_file import KEY, ModelFile
 
-__all__ = ["ODD", "PLAIN", "doubled", "nested", "odd_file", "odd_header", "odd_tensors", "parts_of"]
-
 
 def nested(depth: int) -> Any:
     value: Any = {"cell": "Elman", "units": 2}

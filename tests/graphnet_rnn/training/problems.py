@@ -22,7 +22,6 @@ from graphnet.graph.node import Array
 from graphnet_rnn.training import Problem, Trainer, Training
 from tests.graphnet_rnn.training.runs import At
 
-__all__ = ["PROBLEMS", "Fit", "Line", "Row", "begin"]
 TEXT = "the quick brown fox jumps over the lazy dog. " * 12
 
 

@@ -15,8 +15,6 @@ from graphnet.graph.dtypes import of_nan
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["FLOATS", "LLVMEmitter", "convert", "evaluate"]
-
 FLOATS = ("float", "double")
 CONDITIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from graphnet.graph.node import Dtype
 
-__all__ = ["Code", "LLVMValue", "bytes_of", "constant_of", "llvm_type", "vector_type"]
-
 
 class LLVMValue(NamedTuple):
     """A typed LLVM value: `%7` or a constant."""

@@ -13,8 +13,6 @@ from graphnet.backends.numba.code.ir import LLVMValue
 from graphnet.backends.numba.code.operands import LoopForm, OperandCode
 from graphnet.backends.numba.code.reduction import ReductionCode
 
-__all__ = ["LoopKernel"]
-
 
 @dataclass(frozen=True)
 class LoopKernel(LoopForm):

@@ -14,8 +14,6 @@ from functools import cache
 from graphnet.backends.compiled.expressions import exp_coefficients as _exp_coefficients, through as _through
 from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, vector_type
 
-__all__ = ["FUNCTIONS", "OF_UNSIGNED", "maximum", "minimum"]
-
 
 def _is_single(x: LLVMValue) -> bool:
     return element(x.type) == "float"

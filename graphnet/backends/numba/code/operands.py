@@ -15,8 +15,6 @@ from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, 
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["LoadForm", "LoopForm", "OperandCode", "Reduced", "Row", "RowAddress", "Stored", "lanes_for"]
-
 
 @dataclass(frozen=True)
 class LoadForm:

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from graphnet.backends.numba.code.ir import Code, LLVMValue, bytes_of, vector_type
 
-__all__ = ["PackKernel", "ProductKernel"]
-
 #: How often the loop over k is unrolled.
 UNROLLED = 4
 #: Bytes of a cache line.

@@ -15,8 +15,6 @@ from graphnet.backends.numba.code.ir import LLVMValue, element, lanes_of, llvm_t
 from graphnet.backends.numba.code.operands import LoopForm, OperandCode, Row, RowAddress
 from graphnet.graph.node import Dtype
 
-__all__ = ["CHUNK", "ReductionCode"]
-
 #: Vectors side by side in a reduction over columns; a power of two.
 COLUMNS = 4
 #: Rows side by side in a reduction over rows, whose lanes are combined in common; a power of two. Of expressions

@@ -19,8 +19,6 @@ from graphnet.backends.numba.machine import this_machine
 from graphnet.graph.node import Dtype
 from graphnet.ops.rowwise import refused
 
-__all__ = ["KernelParameter", "RowwiseKernel", "words_of"]
-
 #: Status that Numba's functions return on success: with a value, with None.
 _WELL = (0, -2)
 #: Functions of the C library, which every process has: all that code may call that is not in it. (Numba brings others

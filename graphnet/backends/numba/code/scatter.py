@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from graphnet.backends.numba.code.ir import Code, LLVMValue, llvm_type, vector_type
 from graphnet.graph.node import Dtype
 
-__all__ = ["ColumnScatterKernel", "ScatterKernel"]
-
 #: Rows that a scatter of columns adds up side by side: one after the other, each sum would wait for the last.
 ABREAST = 4
 #: Number of rows by which rows are prefetched: they are short, and the hardware does not predict the next one.

@@ -17,8 +17,6 @@ from graphnet.backends.numba.jobs import InstructionJob
 from graphnet.plan.instructions import Access, Host
 from graphnet.plan.views import Buffer
 
-__all__ = ["barriers_of"]
-
 _start = attrgetter("start")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from statistics import median
 
-__all__ = ["Pace"]
-
 #: Maximum number of calls of each way in a trial.
 TRIALS = 4
 #: The next trial begins after SPARING times the time that the last one lost.

@@ -29,8 +29,6 @@ from typing import TypeVar
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.tape import Native, native
 
-__all__ = ["CLAIMS", "LINE", "MOST_PARTS", "run_program", "serve"]
-
 #: Words of a line, and where the claims begin.
 LINE, CLAIMS = 16, 32
 _FINISHED, _ASLEEP = 16, 17

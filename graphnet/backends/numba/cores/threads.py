@@ -14,8 +14,6 @@ from graphnet.backends.numba.cores.team import CLAIMS, LINE, run_program, serve
 from graphnet.backends.numba.tape import address_of_runner
 from graphnet.graph.node import Array
 
-__all__ = ["Team"]
-
 
 def _on_a_line(words: int) -> Array:
     memory = np.zeros(words + LINE, np.int64)
