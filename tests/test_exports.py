@@ -30,7 +30,8 @@ INTERNAL = {
     },
     "broadcast": {"summed"},
     "linear": {"as_common_dtype", "scaled_rows"},
-    "index": {"getitem", "is_by_columns"},
+    "index": {"getitem", "is_by_columns", "to_back", "to_front"},
+    "reduce": {"log_softmax_nodes", "shifted", "shifted_node", "spread"},
     "surrogate": {"surrogates_among"},
 }  # fmt: skip
 

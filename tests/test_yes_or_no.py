@@ -77,7 +77,7 @@ def again(v: Any) -> None:
 
 
 def arrays() -> Path:
-    np.savez(path := new("a.npz"), x=np.ones((2, 2, 1)), y=np.ones((2, 2, 1)))
+    np.savez(path := new("a.npz"), x=np.ones((2, 2, 1)), y=np.ones((2, 2)))
     return path
 
 
@@ -120,6 +120,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.data.Table: whole": lambda v: rnn.data.Table(ROWS, targets="y", whole=v),
     "graphnet_rnn.data.read_sequences: cases_first":
         lambda v: rnn.data.read_sequences(arrays(), cases_first=v),
+    "graphnet_rnn.data.read_sequences: by_step": lambda v: rnn.data.read_sequences(arrays(), by_step=v),
     "graphnet_rnn.data.Sequences: by_step": lambda v: rnn.data.Sequences(ONES[..., None], ONES, by_step=v),
     "graphnet_rnn.energy.EnergyModel.check_data: exact": lambda v: RBM.check_data("v", BITS, exact=v),
     "graphnet_rnn.energy.RBM.sample: means": lambda v: RBM.sample(2, 1, means=v),

@@ -96,6 +96,11 @@ class Columns:
             )
         if self.independent and self.horizon is not None:
             raise UsageError("Columns: horizon does not apply to independent rows; leave out one of the two")
+        if self.time is not None and self.time in (*self.inputs, *self.targets):
+            raise UsageError(
+                f"Columns: {shown(self.time)} is the time, and among the inputs or targets; a column can have only "
+                "one role"
+            )
         for what in ("time", "case", "date_format"):
             if getattr(self, what) is not None:
                 text(f"Columns: {what}", getattr(self, what))

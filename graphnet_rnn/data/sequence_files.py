@@ -27,6 +27,7 @@ def read_sequences(
     weights: str | None = None,
     lengths: str | None = None,
     cases_first: bool = False,
+    by_step: bool | None = None,
     pieces: int | None = None,
 ) -> Sequences:
     """Reads the sequences of a file of arrays (.npz) or music (.mid); rnn.data.Table reads tables
@@ -37,6 +38,7 @@ def read_sequences(
     weights: name of the array of weights; default None, all equal.
     lengths: name of the array of lengths; by default "lengths", if the file has it.
     cases_first: True if arrays are (cases, time, ...), not (time, cases, ...); default False.
+    by_step: True if targets are of time steps, False if of whole cases; default None, inferred from their shape.
     pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
     Raises DataError, UsageError.
 
@@ -50,14 +52,14 @@ def read_sequences(
         roll = read_midi(file)
         if len(roll) < 2:
             raise DataError(f"{file} must have at least two frames, to predict the next one; got one")
-        found = Sequences(roll[:-1, None], roll[1:, None])
+        found = Sequences(roll[:-1, None], roll[1:, None], by_step=by_step)
     else:
         chosen = [inputs, targets, lengths or LENGTHS]
         arrays = read_arrays(file, chosen if weights is None else [*chosen, weights])
         x, t = _inputs(file, arrays, inputs), _array(file, arrays, targets)
         w = None if weights is None else _array(file, arrays, weights)
         kind = Sequences.cases_first if cases_first else Sequences
-        found = named_sequences(str(file), x, t, _lengths(file, arrays, lengths), w, kind=kind)
+        found = named_sequences(str(file), x, t, _lengths(file, arrays, lengths), w, by_step, kind=kind)
     return found if pieces is None else found.pieces(whole_number("read_sequences: pieces", pieces))
 
 

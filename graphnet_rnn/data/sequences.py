@@ -254,6 +254,7 @@ class Sequences:
         """
         folds = whole_number("Sequences: folds", folds, least=2)
         fold = whole_number("Sequences: fold", fold, least=0)
+        seed = whole_number("Sequences: seed", seed, least=0)
         gap = whole_number("Sequences: gap", gap, least=0)
         if not fold < folds <= len(self):
             remedy = "; cut the series into segments by pieces(time)" if len(self) == 1 else ""
@@ -280,9 +281,10 @@ class Sequences:
             valid += pieces[begin:end].tolist()
             train += [*pieces[: max(0, begin - far)].tolist(), *pieces[end + far :].tolist()]
         if not (train and valid):
+            apart = f" with a gap of {gap:,}" * (gap > 0)
             raise UsageError(
-                f"Sequences: {folds} folds of {len(self):,} segments of {self.time:,} steps with a gap of {gap:,} "
-                "leave none for training or for validation; use a smaller gap or fewer folds"
+                f"Sequences: {folds} folds of {len(self):,} segments of {self.time:,} steps{apart} leave none for "
+                f"training or for validation; use {'a smaller gap or ' * (gap > 0)}fewer folds"
             )
         return self.chosen(train), self.chosen(valid)
 

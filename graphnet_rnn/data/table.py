@@ -139,6 +139,11 @@ class Table:
             self.columns = fitted(frame, weights=self._weighted, **described, **of_rows)
         else:
             require_same(self.where, described, columns)
+            if self._weighted in (*columns.inputs, *columns.targets):
+                raise UsageError(
+                    f"{self.where}: {shown(self._weighted)} is among the inputs or targets and the weights; a column "
+                    "can have only one role"
+                )
             self.columns = replace(
                 columns, **{what: given for what, given in of_rows.items() if given is not None}
             )
@@ -329,7 +334,7 @@ class Table:
                 if part
                 else f"{self.where}: all targets are empty, or have weight 0"
             )
-        return Sequences(self._x[index], t, lengths, None if (w == 1).all() else w, series=series)
+        return Sequences(self._x[index], t, lengths, None if (w == 1).all() else w, not self._whole, series)
 
     def _targets(self) -> Array:
         """Returns the targets of each row: class indices (rows,), -1 if empty, or numbers (rows, targets)."""

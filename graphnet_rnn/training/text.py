@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
@@ -34,7 +35,8 @@ class TextProblem(ObjectiveProblem):
     """Predicts the next character of a text; history rows are in bits per character, and have a sample.
 
     network: reads and predicts symbols; gets the vocabulary of the corpus.
-    corpus: an rnn.data.Corpus; its training and validation parts are used.
+    corpus: an rnn.data.Corpus; its training and validation parts are used. The first `time` characters to validate on
+    are not scored; without others, there is no validation.
     time: time steps (characters) of a segment, default 50.
     batch: segments in parallel, default 32.
     sample: length of the sample after each epoch, in characters, default 200; 0 for none.
@@ -69,9 +71,20 @@ class TextProblem(ObjectiveProblem):
         self._random = gn.RandomSource(network.seed)
         self._sampler = Sampler(network) if self.sample else None
         # Before scoring, each lane reads as much context as in training.
-        enough = len(corpus.valid) > self.time + 1
+        enough = len(corpus.valid) > self.time
         self._validated = Validated[Evaluation](network)
         self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
+
+    def _warn_without_validation(self) -> None:
+        """Warns about a text that is too short to validate on."""
+        count = len(self.corpus.valid)
+        if count and self._evaluator is None:
+            warnings.warn(
+                f"{type(self).__name__}: the validation text has {count} characters, and the first {self.time} (time) "
+                "are not scored, so there is no validation; give a longer text. The best epoch is that of minimum "
+                "training loss",
+                stacklevel=4,
+            )
 
     @staticmethod
     def _require_symbols(name: str, network: Network, corpus: Corpus) -> None:
@@ -177,6 +190,7 @@ class CarriedText(TextProblem):
         self._last = self.objective
         #: States before the next segment.
         self.carried: list[Array] = network.first_states(self.batch)
+        self._warn_without_validation()
 
     def _objective_of(self, initial: str, unscored: int) -> Objective | BatchedObjective:
         """Objective of a segment, with its final states; "given" makes its initial states inputs."""
@@ -324,6 +338,7 @@ class DrawnText(TextProblem):
             ),
             single=self._single(),
         )
+        self._warn_without_validation()
 
     def _single(self) -> Objective:
         """Returns the objective of one sequence, without dropout and l2, for preconditioners."""

@@ -166,8 +166,6 @@ class Console(ProgressBar):
                 f"text: {len(data.train):,} characters to train on, {len(data.valid):,} to validate, "
                 f"{len(data.test):,} to test; {len(data.vocabulary)} different"
             )
-            if len(data.valid) <= problem.time + 1:
-                print("no validation: too few characters; the best epoch is that of minimum training loss")
         if progress.step:
             print(f"continuing at epoch {progress.epoch + 1}, step {progress.step:,}")
             self._recall(trainer)

@@ -159,7 +159,9 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     if not is_forecast:
         refuse(options.written & {"season"}, "applies only to forecasts of numbers in tables")
     if table is None:
-        sequences = read_sequences(options.data, **arrays_of(options, options.data))
+        sequences = read_sequences(
+            options.data, by_step=judged_by_step(network), **arrays_of(options, options.data)
+        )
     else:
         sequences = table.sequences
         for note in table.notes:

@@ -61,8 +61,8 @@ OF_TEXTS = ("test", "unknown", "encoding", "gap")
 OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 
 
-def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Adds options that name the inputs, targets, weights and lengths in a file of sequences."""
+def add_choices(parser: argparse.ArgumentParser, predicts: bool = False) -> None:
+    """Adds options that name the inputs, targets, weights and lengths in a file of sequences. predicts: no weights."""
     add = parser.add_argument
     add(
         "--inputs",
@@ -70,11 +70,14 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="input columns, a,b (default: all others), or input array (default: x)",
     )
     add("--target", metavar="NAMES", help="target columns, a,b, or target array (default: y)")
-    add(
-        "--weights",
-        metavar="NAME",
-        help="column or array of loss weights, of cases, steps or values; not for predict",
-    )
+    if predicts:
+        parser.set_defaults(weights=None)
+    else:
+        add(
+            "--weights",
+            metavar="NAME",
+            help="column or array of loss weights, of cases, time steps or values",
+        )
     add(
         "--lengths",
         metavar="NAME",
@@ -115,7 +118,9 @@ def arrays_of(options: argparse.Namespace, file: str, *, predicted: bool = False
     """Arguments of read_sequences, or of read_inputs if the file is to be predicted."""
     refuse(_given(options, OF_TABLES), f"applies only to tables, not to {file}")
     found = {"inputs": options.inputs, "lengths": options.lengths, "pieces": options.pieces}
-    if not predicted:
+    if predicted:
+        refuse(_given(options, ("target",)), f"does not apply to predictions of {file}")
+    else:
         found |= {"targets": options.target, "weights": options.weights}
     given = {what: name for what, name in found.items() if name is not None}
     return given | {"cases_first": options.cases_first}
@@ -167,9 +172,9 @@ def table_for(network: Network, options: argparse.Namespace, frame: Frame) -> Ta
 
 
 def chosen(options: argparse.Namespace) -> str:
-    """These options as shell words."""
+    """The options that predictions of arrays need, as shell words."""
     words = []
-    for name in CHOICES:
+    for name in ("inputs", "lengths", "cases_first", "pieces"):
         value, option = getattr(options, name), f"--{name.replace('_', '-')}"
         if value is True:
             words.append(option)
@@ -304,7 +309,7 @@ def _texts(options: argparse.Namespace, vocabulary: Vocabulary | None) -> Corpus
         ("--valid", options.valid, corpus.valid),
         ("--test", options.test, corpus.test),
     ):
-        if file and len(part) <= options.time + 1:
+        if file and len(part) <= options.time:
             raise UsageError(
                 f"{option} {file} has {len(part)} character(s), but the first --time = {options.time} are not "
                 "scored; give a longer text, or leave it out"
@@ -351,13 +356,14 @@ class FileMaterial(Material):
         self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
         self.columns: Columns | None = None
         self.notes, self._tables = list[str](), list[Table]()
-        whole = self._read(options.data, network)
+        pool = options.pool if network is None else network.pool
+        whole = self._read(options.data, network, None if pool is None else False)
         self.loss = options.loss or (self._likely_loss(whole) if network is None else network.loss)
         self.train, self.valid = fitting_loss(whole, self.loss), None
         whole_cases = not whole.by_step
         if options.valid is not None:
             _ = _fold(options)
-            self.valid = fitting_loss(self._read(options.valid, network), self.loss)
+            self.valid = fitting_loss(self._read(options.valid, network, whole.by_step), self.loss)
         elif (fold := _fold(options)) is not None:
             self.train, self.valid = self.train.fold(*fold, gap=self._gap(fold[1]))
         elif (
@@ -394,12 +400,14 @@ class FileMaterial(Material):
         if not options.balanced and (bias := self._bias(train)) is not None:
             self.shape["initial"] = {"b_o": bias}
 
-    def _read(self, path: str, network: Network | None) -> Sequences:
-        """Reads a file; its first table determines the columns of a new network."""
-        options = self.options
-        whole = options.pool is not None if network is None else network.pool is not None
+    def _read(self, path: str, network: Network | None, by_step: bool | None) -> Sequences:
+        """Reads a file; its first table determines the columns of a new network.
+
+        by_step: False if a case has one target, None if not known.
+        """
+        options, whole = self.options, by_step is False
         if not is_table(path):
-            return read_sequences(path, **arrays_of(options, path))
+            return read_sequences(path, by_step=by_step, **arrays_of(options, path))
         frame = frame_of(path)
         if self.columns is not None:  # of --valid
             table = Table(frame, self.columns, weights=options.weights, whole=whole, pieces=options.pieces)

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--chart", metavar="FILE", help="write a chart of the forecasts; .svg, .png or .pdf")
     add_cell(parser)
-    add_choices(parser)
+    add_choices(parser, predicts=True)
 
 
 def run(options: argparse.Namespace) -> int:

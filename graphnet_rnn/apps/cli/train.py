@@ -270,7 +270,7 @@ def _tested(trainer: Trainer) -> str:
     if not isinstance(problem, TextProblem):
         return ""
     test, context = problem.corpus.test, problem.time
-    if len(test) <= context + 1:
+    if len(test) <= context:
         return "no test text"
     best = load_network(trainer.folder.model, classes_of(problem.model.layers))
     result = Evaluator(best, lanes=32, time=problem.time)(test, context)

@@ -179,6 +179,8 @@ def test_folds_partition_the_cases(tmp_path: Path) -> None:
         seen += list(valid.inputs.ravel())
     assert sorted(seen) == list(range(11))
     assert seen != sorted(seen)
+    with pytest.raises(UsageError, match="seed must be a whole number >= 0, not None"):
+        whole.fold(0, 3, seed=None)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="folds at most the number of cases"):
         whole.fold(0, 12)
 

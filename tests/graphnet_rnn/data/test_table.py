@@ -434,6 +434,9 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=fixed):
             Table(rows, model, **settings)
     assert Table(rows, model, inputs="a", targets="y").columns == model
+    for settings in ({"time": "a"}, {"weights": "y"}):
+        with pytest.raises(UsageError, match="a column can have only one role"):
+            Table(rows, model, **settings)
     two = rnn.Network([rnn.GRU(2)], 2, 2, reads="vectors")
     two.columns = Columns(("a",), ("y",), {"y": ("u", "v")}, means={"a": np.float32(0.5)})
     rnn.save(two, tmp_path / "two.safetensors")

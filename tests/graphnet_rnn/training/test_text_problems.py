@@ -19,7 +19,7 @@ from graphnet_rnn.training import CarriedText, DrawnText, Trainer
 from tests.graphnet_rnn.training.reports import Told
 from tests.graphnet_rnn.training.runs import rows, text_run
 from tests.tables import case
-from viz.charts.curves import read_history
+from viz.charts.history import read_history
 
 TEXT = "the cat sat on the mat and the dog sat on the log. " * 60
 
@@ -126,6 +126,19 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: CarriedText(rnn.Network([rnn.Bidirectional(3)], 7, 7), corpus(7)), UsageError, "reads later inputs",
     ),
 }  # fmt: skip
+
+
+def test_a_text_of_one_scored_character_validates_and_a_shorter_one_warns() -> None:
+    for kind in (CarriedText, DrawnText):
+        with case(kind.__name__):
+            found = kind(rnn.Network([rnn.GRU(2)], 4, 4), Corpus.given("abcd" * 90, "abcda"), 4, 4).validate()
+            assert found is not None
+            assert found > 0
+            with pytest.warns(
+                UserWarning, match=r"has 4 characters, and the first 4 \(time\) are not scored"
+            ):
+                short = kind(rnn.Network([rnn.GRU(2)], 4, 4), Corpus.given("abcd" * 90, "abcd"), 4, 4)
+            assert short.validate() is None
 
 
 def test_invalid_arguments_are_rejected() -> None:

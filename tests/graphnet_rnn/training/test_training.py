@@ -29,7 +29,7 @@ from tests.graphnet_rnn.formats.resealed import parts_of
 from tests.graphnet_rnn.training.reports import Told
 from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, text_run
 from tests.tables import case, some_quick
-from viz.charts.curves import read_history
+from viz.charts.history import read_history
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 25
 

@@ -11,7 +11,7 @@ import pytest
 
 import viz
 from tests.tables import case
-from viz.charts.curves import read_history
+from viz.charts.history import read_history
 
 pytest.importorskip("matplotlib")
 

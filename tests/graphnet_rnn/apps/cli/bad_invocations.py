@@ -373,6 +373,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
     ],
     "predict": [
         ("the following arguments are required: --out", "predict numbers.safetensors numbers.npz"),
+        ("arguments: --weights w", "predict numbers.safetensors numbers.npz --out new.npz --weights w"),
+        ("--target does not apply to predictions", "predict numbers.safetensors numbers.npz --out new.npz --target y"),
         ("a file of sequences must end in .npz, .csv", "predict numbers.safetensors text.txt --out new.npz"),
         ("the name of predictions must end in one of .npz, .csv", "predict numbers.safetensors numbers.npz --out ."),
         ("is a model of text; use the command sample", "predict model.safetensors text.txt --out new.npz"),

@@ -282,6 +282,28 @@ def test_inapplicable_options_are_rejected(capsys: Any) -> None:
         assert said in capsys.readouterr().err
 
 
+def test_pooled_models_read_as_many_cases_as_rows_and_targets(capsys: Any) -> None:
+    """Targets of whole cases, also where their shape is that of targets of time steps."""
+    rows = [{"c": str(i // 2), "a": str(i / 7), "y": str(i / 3), "z": str(-i)} for i in range(40)]
+    write(Path("many.csv"), rows)
+    for name, count, targets in (("one.csv", 1, "y"), ("square.csv", 4, "y,z")):
+        write(Path(name), rows[:count])
+        how = f"--case c --target {targets} --pool last --units 2 --epochs 1 --quiet --out {targets}"
+        assert main(["train", "many.csv", "--valid", name, *how.split()]) == 0
+        model = f"{targets}/model.safetensors"
+        assert main(["predict", model, name, "--out", "p.csv"]) == 0
+        wrong = [
+            abs(float(row[f"predicted_{t}"]) - float(rows[2 * n + (count > 1)][t]))
+            for n, row in enumerate(table("p.csv")[0:2])
+            for t in targets.split(",")
+        ]
+        capsys.readouterr()
+        assert main(["evaluate", model, name]) == 0
+        assert f"MAE {np.mean(wrong):.4g}," in capsys.readouterr().out
+    np.savez("one.npz", x=np.full((1, 1, 2), 0.1), y=np.ones((1, 1)))
+    assert main(["evaluate", "y/model.safetensors", "one.npz"]) == 0
+
+
 def test_validation_rows_do_not_change_training(capsys: Any) -> None:
     """For forecasts: other values in the last tenth of each case give the same training loss."""
     first = []

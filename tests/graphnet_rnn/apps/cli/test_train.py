@@ -269,7 +269,7 @@ def test_seeds_argmax_and_unknown_characters(here: Path, run: Path, capsys: Any)
 def test_texts_too_short_to_validate_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "short.txt").write_text(TEXT[:200], encoding="utf-8")
     assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
-    assert "no validation: too few characters; the best epoch is" in capsys.readouterr().out
+    assert "the first 30 (time) are not scored, so there is no validation" in capsys.readouterr().err
 
 
 def test_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
