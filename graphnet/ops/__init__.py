@@ -34,8 +34,6 @@ from graphnet.ops import (
     surrogate,
 )
 
-__all__ = ["FAMILIES", "all_ops"]
-
 FAMILIES = (
     leaf,
     shape,

@@ -17,6 +17,7 @@ from graphnet.graph.node import Array
 from graphnet.settings import amount, fraction, number, shown, whole_number, yes_or_no
 from graphnet_rnn.errors import UsageError
 
+#: Also read by weights.py, to tell these from users' own.
 __all__ = [
     "Initializer", "array", "constant", "glorot", "log_frequencies", "log_odds", "normal", "orthogonal", "reservoir",
     "sparse", "spread", "stacked", "thinned", "uniform", "zeros",

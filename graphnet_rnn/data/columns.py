@@ -96,11 +96,6 @@ class Columns:
             )
         if self.independent and self.horizon is not None:
             raise UsageError("Columns: horizon does not apply to independent rows; leave out one of the two")
-        if self.time is not None and self.time in (*self.inputs, *self.targets):
-            raise UsageError(
-                f"Columns: {shown(self.time)} is the time, and among the inputs or targets; a column can have only "
-                "one role"
-            )
         for what in ("time", "case", "date_format"):
             if getattr(self, what) is not None:
                 text(f"Columns: {what}", getattr(self, what))
@@ -357,14 +352,14 @@ EMPTY_CELL, UNKNOWN = -1, -2
 
 def _indices_of(frame: Frame, name: str, categories: tuple[str, ...]) -> Array:
     """Returns the index of each cell's category, -1 for an empty cell, -2 for another category."""
-    index = {spelled(category): i for i, category in enumerate(categories)}
+    index = {_spelled(category): i for i, category in enumerate(categories)}
     cells = frame.texts(name)
     return np.array(
-        [EMPTY_CELL if is_empty(cell) else index.get(spelled(cell), UNKNOWN) for cell in cells], np.int64
+        [EMPTY_CELL if is_empty(cell) else index.get(_spelled(cell), UNKNOWN) for cell in cells], np.int64
     )
 
 
-def spelled(cell: str) -> str:
+def _spelled(cell: str) -> str:
     """One spelling for 3 and 3.0, which pandas writes for whole numbers in a column with empty cells."""
     return cell[:-2] if re.fullmatch(r"-?\d+\.0", cell) else cell
 
@@ -380,7 +375,7 @@ def categories_of(frame: Frame, name: str, chosen: bool, target: bool = False) -
     chosen: True if the user named the column among the categories. target: True for a target, which may have twice as
     many.
     """
-    found = {spelled(cell) for cell in frame.texts(name) if not is_empty(cell)}
+    found = {_spelled(cell) for cell in frame.texts(name) if not is_empty(cell)}
     if not found:
         raise DataError(f"{frame.where}: the column {shown(name)} is empty; leave it out")
     if len(found) > (MOST if chosen else most_categories(2 * len(frame) if target else len(frame))):

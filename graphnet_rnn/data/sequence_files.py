@@ -52,7 +52,7 @@ def read_sequences(
         roll = read_midi(file)
         if len(roll) < 2:
             raise DataError(f"{file} must have at least two frames, to predict the next one; got one")
-        found = Sequences(roll[:-1, None], roll[1:, None], by_step=by_step)
+        found = named_sequences(str(file), roll[:-1, None], roll[1:, None], None, None, by_step)
     else:
         chosen = [inputs, targets, lengths or LENGTHS]
         arrays = read_arrays(file, chosen if weights is None else [*chosen, weights])

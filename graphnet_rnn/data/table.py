@@ -20,7 +20,6 @@ from graphnet_rnn.data.columns import (
     names,
     notes_on_classes,
     numbers_of,
-    spelled,
 )
 from graphnet_rnn.data.frame import frame_of
 from graphnet_rnn.data.predicted import predicted
@@ -139,11 +138,6 @@ class Table:
             self.columns = fitted(frame, weights=self._weighted, **described, **of_rows)
         else:
             require_same(self.where, described, columns)
-            if self._weighted in (*columns.inputs, *columns.targets):
-                raise UsageError(
-                    f"{self.where}: {shown(self._weighted)} is among the inputs or targets and the weights; a column "
-                    "can have only one role"
-                )
             self.columns = replace(
                 columns, **{what: given for what, given in of_rows.items() if given is not None}
             )
@@ -197,7 +191,7 @@ class Table:
         if case is None:
             groups = [np.arange(len(frame))]
         else:
-            names_of_cases = [spelled(name) for name in frame.texts(case)]
+            names_of_cases = frame.texts(case)
             without = [row for row, name in enumerate(names_of_cases) if is_empty(name)]
             if without:
                 remedy = ", an empty cell, but must name the case of each row; fill it in, or delete the row"

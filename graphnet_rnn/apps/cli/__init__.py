@@ -29,8 +29,6 @@ from graphnet_rnn.installed import installed, names_of
 from graphnet_rnn.parallel.launcher import rank_and_size
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
-__all__ = ["main"]
-
 #: Commands of this package, in the order of --help. Experiments and other packages add theirs.
 OWN_COMMANDS = (
     "demo", "train", "sample", "complete", "write", "evaluate", "predict", "draw", "check", "cells", "export", "sweep",

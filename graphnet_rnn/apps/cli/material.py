@@ -69,10 +69,11 @@ def add_choices(parser: argparse.ArgumentParser, predicts: bool = False) -> None
         metavar="NAMES",
         help="input columns, a,b (default: all others), or input array (default: x)",
     )
-    add("--target", metavar="NAMES", help="target columns, a,b, or target array (default: y)")
     if predicts:
+        add("--target", metavar="NAMES", help="table: target columns, a,b")
         parser.set_defaults(weights=None)
     else:
+        add("--target", metavar="NAMES", help="target columns, a,b, or target array (default: y)")
         add(
             "--weights",
             metavar="NAME",
@@ -356,14 +357,15 @@ class FileMaterial(Material):
         self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
         self.columns: Columns | None = None
         self.notes, self._tables = list[str](), list[Table]()
-        pool = options.pool if network is None else network.pool
-        whole = self._read(options.data, network, None if pool is None else False)
-        self.loss = options.loss or (self._likely_loss(whole) if network is None else network.loss)
+        loss, pool = (options.loss, options.pool) if network is None else (network.loss, network.pool)
+        of_cases = pool is not None or loss in SEQUENCE_LOSSES
+        whole = self._read(options.data, network, loss, False if of_cases else None)
+        self.loss = loss or self._likely_loss(whole)
         self.train, self.valid = fitting_loss(whole, self.loss), None
         whole_cases = not whole.by_step
         if options.valid is not None:
             _ = _fold(options)
-            self.valid = fitting_loss(self._read(options.valid, network, whole.by_step), self.loss)
+            self.valid = fitting_loss(self._read(options.valid, network, loss, whole.by_step), self.loss)
         elif (fold := _fold(options)) is not None:
             self.train, self.valid = self.train.fold(*fold, gap=self._gap(fold[1]))
         elif (
@@ -400,7 +402,7 @@ class FileMaterial(Material):
         if not options.balanced and (bias := self._bias(train)) is not None:
             self.shape["initial"] = {"b_o": bias}
 
-    def _read(self, path: str, network: Network | None, by_step: bool | None) -> Sequences:
+    def _read(self, path: str, network: Network | None, loss: str | None, by_step: bool | None) -> Sequences:
         """Reads a file; its first table determines the columns of a new network.
 
         by_step: False if a case has one target, None if not known.
@@ -419,15 +421,15 @@ class FileMaterial(Material):
             self.notes.append(f"{path} is cut into segments of {PIECE} rows (--pieces)")
             table = Table(frame, table.columns, weights=options.weights, pieces=PIECE)
         if self.columns is None:
-            self._require_fitting_loss(table.columns, len(frame))
+            self._require_fitting_loss(table.columns, loss, len(frame))
             self.notes.append(f"{path}: {_described(table.columns)}")
         self.columns = table.columns
         self._tables.append(table)
         self.notes += [f"{path}: {note}" for note in table.notes]
         return table.sequences
 
-    def _require_fitting_loss(self, columns: Columns, rows: int) -> None:
-        loss, classes = self.options.loss, columns.classes
+    def _require_fitting_loss(self, columns: Columns, loss: str | None, rows: int) -> None:
+        classes = columns.classes
         if loss in SEQUENCE_LOSSES:
             raise UsageError(
                 f"--loss {loss} needs a list of labels for each case; a table has only one: use arrays"

@@ -210,6 +210,7 @@ def run(options: argparse.Namespace) -> int:
     with ranks.together():
         if not ranks.is_first:
             options.quiet = True
+            warnings.simplefilter("ignore")
         return _run(options, ranks)
 
 

@@ -434,9 +434,6 @@ def test_columns_are_saved_with_the_model(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=fixed):
             Table(rows, model, **settings)
     assert Table(rows, model, inputs="a", targets="y").columns == model
-    for settings in ({"time": "a"}, {"weights": "y"}):
-        with pytest.raises(UsageError, match="a column can have only one role"):
-            Table(rows, model, **settings)
     two = rnn.Network([rnn.GRU(2)], 2, 2, reads="vectors")
     two.columns = Columns(("a",), ("y",), {"y": ("u", "v")}, means={"a": np.float32(0.5)})
     rnn.save(two, tmp_path / "two.safetensors")
@@ -632,11 +629,6 @@ def test_classes_are_not_taken_for_numbers() -> None:
             table.predictions(np.zeros((3, 1, 1)), loss)
     with pytest.raises(UsageError, match="targets that are numbers, not classes"):
         table.naive_error()
-
-
-def test_one_case_in_two_spellings(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("case,x,y\n2,1.5,1.5\n2.0,2.5,2.5\n3,3.5,3.5\n")
-    assert Table(tmp_path / "t.csv", targets="y", case="case").inputs.shape == (2, 2, 1)
 
 
 def test_a_parquet_file_is_read_in_one_thread(tmp_path: Path) -> None:

@@ -101,6 +101,14 @@ def test_true_and_false_are_classes_as_0_and_1_are() -> None:
     np.testing.assert_array_equal(trained[0].theta, trained[1].theta)
 
 
+def test_labels_of_as_many_cases_as_steps_are_no_targets_of_steps() -> None:
+    for name, cases in (("ctc", 4), ("valid", 2)):
+        np.savez(f"{name}.npz", x=X[:4, :cases], y=np.tile([0, 1, 0, -1], (cases, 1)))
+    how = "--loss ctc --valid valid.npz --units 2 --epochs 1 --quiet --out run"
+    assert main(["train", "ctc.npz", *how.split()]) == 0
+    assert main(["evaluate", MODEL, "valid.npz"]) == 0
+
+
 def test_output_bias_starts_at_the_frequencies_of_weighted_targets() -> None:
     """Counts steps within the lengths whose weight is above 0."""
     lengths = RANDOM.integers(1, 6, 30)
