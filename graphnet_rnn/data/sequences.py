@@ -77,7 +77,11 @@ class Sequences:
         if not {True: of_steps, False: of_cases, None: of_steps or of_cases}[self.by_step]:
             wanted = [f"({time}, {cases}, ...) for each time step"] * (self.by_step is not False)
             wanted += [f"({cases}, ...) for each case"] * (not self.by_step)
-            remedy = "; for arrays with cases first use Sequences.cases_first(...)" if len(t) == time else ""
+            remedy = (
+                "; for arrays with cases first use Sequences.cases_first(...)"
+                if t.shape[:1] == (time,)
+                else ""
+            )
             if self.by_step and of_cases:
                 remedy = '; one target for each case needs a network with pool="last", "mean" or "max"'
             elif self.by_step is False and of_steps:

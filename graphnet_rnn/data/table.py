@@ -64,7 +64,8 @@ class Table:
     source: path of a .csv or .parquet file, a DataFrame of pandas or polars, or a mapping from names to columns.
     columns: Columns of a trained network (net.columns), to encode new data in the same way; default None, determined
     from this table and the following arguments. With them, case, time and date_format replace those of the model,
-    weights, whole and pieces are as always, and the other arguments must be as the model has them.
+    weights, whole and pieces are as always, and the other arguments must be as the model has them; inputs may leave out
+    columns of categories, which are read all the same.
 
     inputs: names of the input columns; by default all columns without another role.
     targets: names of the target columns; without any, the table serves only for predictions.

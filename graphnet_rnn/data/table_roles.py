@@ -68,7 +68,7 @@ def require_same(where: str | Path, described: Mapping[str, Any], columns: Colum
     """Raises UsageError if the arguments of a Table describe other columns than those of a model."""
     for name, given in described.items():
         fixed = getattr(columns, name)
-        if name == "inputs":  # which may also have the targets and, as categories, the case
+        if name == "inputs":  # which may also have the targets and, as categories, an earlier case
             same = set(given) <= set(fixed) <= {*given, *columns.targets, *columns.categories}
         else:
             same = set(given) <= set(fixed) if name == "categories" else given == fixed

@@ -73,7 +73,8 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1,
         targets = gn.cast(targets, INT64)
     with gn.scope(layer="ctc", composite="CTC"):
         ends = None if lengths is None else Lengths(logits.shape[0], _checked_lengths(logits, lengths))
-        log_p = gn.maximum(gn.log_softmax(logits), _IMPOSSIBLE)
+        read = logits if ends is None else ends.cut(logits)
+        log_p = gn.maximum(gn.log_softmax(read), _IMPOSSIBLE)
         labels = _checked_labels(targets, logits.shape[2], blank)
         length = gn.sum(gn.cast(targets >= 0, INT64), axis=1, keepdims=True)
         positions = _all_emissions if repeats == "keep" else _runs
@@ -90,6 +91,8 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1,
 
 def _alignment_information(logits: Node, possible: Node, inside: Node | None = None) -> Node:
     """Σ_t log Σ_k exp(logits_tk), if an alignment spells the target: the convex part of the loss"""
+    if inside is not None:
+        logits = gn.where(gn.reshape(inside, (*inside.shape, 1)), logits, 0)
     each = gn.logsumexp(logits)
     return gn.where(possible, gn.sum(each if inside is None else gn.where(inside, each, 0), axis=0), 0)
 

@@ -363,6 +363,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a long case": (lambda: Sequences(X, T, [1, 2, 5]), "lengths must be in 1 ... 4 (the time steps of inputs); got 5"),
     "weights": (lambda: Sequences(X, T, None, np.ones((3, 4))), "weights must be [4, 3], one for each"),
     "targets": (lambda: Sequences(X, np.zeros((5, 3))), "targets must be (4, 3, ...) for each time step or"),
+    "one number": (lambda: Sequences(X, np.float64(1)), "targets must be (4, 3, ...) for each time step or"),
     "steps": (lambda: Sequences(X, T, by_step=False), "targets must be (3, ...) for each case, not [4"),
     "turned": (lambda: Sequences(X, np.zeros((4, 5))), "for arrays with cases first use"),
     "no inputs": (lambda: Sequences(None, T), "inputs must be an array of numbers, not None"),

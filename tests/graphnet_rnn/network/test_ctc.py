@@ -210,6 +210,19 @@ def test_training_reports_an_impossible_case() -> None:
         rnn.minimize(objective, rnn.Adam(), steps=2)
 
 
+def test_padded_logits_may_be_anything() -> None:
+    x, v = (gn.input((4, 2, 3), "float64", name=name) for name in "xv")
+    loss = gn.sum(rnn.ctc.ctc_loss(x, np.array([[0, 1], [0, -1]]), lengths=np.array([4, 2])))
+    products = gn.gauss_newton_product(loss, {x: v})
+    function = gn.compile([loss, *gn.gradient(loss, [x]), *products], [x, v])
+    logits, direction = np.random.default_rng(0).normal(size=(2, 4, 2, 3))
+    expected = function(logits, direction)
+    for padding in (0.0, np.nan, np.inf, -np.inf):
+        logits[2:, 1] = padding
+        for found, other in zip(function(logits, direction), expected, strict=True):
+            np.testing.assert_allclose(found, other, atol=1e-12)
+
+
 def test_nan_logits_give_a_nan_loss() -> None:
     logits = random_logits(3, 2, 3)
     logits[1, 0, 0] = np.nan
