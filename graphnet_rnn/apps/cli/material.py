@@ -441,7 +441,10 @@ class FileMaterial(Material):
             columns.outputs(loss)  # raises UsageError for classes with a loss for numbers
         whole = all(name.lstrip("-").isdecimal() for name in classes)
         named = target in names_of("categories", self.options.categories)
-        if loss == "softmax" and len(classes) > most_categories(rows) and not (whole or named):
+        chosen_here = (
+            self.options.loss == "softmax"
+        )  # a model to start with may have more classes than a small table
+        if chosen_here and len(classes) > most_categories(rows) and not (whole or named):
             raise UsageError(
                 f"--loss softmax: the target {shown(target)} has {len(classes):,} different values in {rows:,} rows; "
                 "leave out --loss for numbers, or add --categories if they are classes"

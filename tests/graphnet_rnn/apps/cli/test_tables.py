@@ -251,6 +251,15 @@ def test_a_target_with_as_many_classes_as_rows(capsys: Any) -> None:
     assert main(f"{how} --inputs z --target x --loss softmax --out whole".split()) == 0
 
 
+def test_a_model_of_many_classes_continues_on_few_rows() -> None:
+    rows = [{"x": str(i / 7), "name": f"name {i % 30}"} for i in range(200)]
+    write(Path("many.csv"), rows)
+    write(Path("few.csv"), rows[:40])
+    how = "--independent-rows --epochs 1 --quiet"
+    assert main(f"train many.csv --target name {how} --out many".split()) == 0
+    assert main(f"train few.csv --start many/model.safetensors {how} --out few".split()) == 0
+
+
 def test_inapplicable_options_are_rejected(capsys: Any) -> None:
     np.savez("d.npz", x=np.zeros((3, 4, 1)), y=np.zeros((3, 4, 1)))
     forecast = "train sales.csv --target sold --time-column date --case shop --horizon 2"
