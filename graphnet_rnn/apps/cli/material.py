@@ -441,10 +441,8 @@ class FileMaterial(Material):
             columns.outputs(loss)  # raises UsageError for classes with a loss for numbers
         whole = all(name.lstrip("-").isdecimal() for name in classes)
         named = target in names_of("categories", self.options.categories)
-        chosen_here = (
-            self.options.loss == "softmax"
-        )  # a model to start with may have more classes than a small table
-        if chosen_here and len(classes) > most_categories(rows) and not (whole or named):
+        # A model to start with may have more classes than a small table: only the option is checked.
+        if self.options.loss == "softmax" and len(classes) > most_categories(rows) and not (whole or named):
             raise UsageError(
                 f"--loss softmax: the target {shown(target)} has {len(classes):,} different values in {rows:,} rows; "
                 "leave out --loss for numbers, or add --categories if they are classes"
@@ -529,7 +527,7 @@ def fitting_loss(data: Sequences, loss: str) -> Sequences:
         t = t.astype(np.float64) if t.dtype.kind in "iub" else t
     elif t.dtype.kind == "b":
         t = t.astype(np.int64)
-    return replace(data, targets=t, by_step=data.by_step and loss not in SEQUENCE_LOSSES)
+    return replace(data, targets=t)
 
 
 def _size(part: Sequences) -> str:

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     outputs, _ = run_network(network, x, lengths=lengths)
     found = predicted(outputs, network.loss)
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
-    what = f"{', '.join(found)} of {x.shape[1]:,} cases, {steps:,} steps in all"
+    names, size = list(found), f"{x.shape[1]:,} cases, {steps:,} steps in all"
     if options.out.lower().endswith(".npz"):
         content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
     elif table is None:
@@ -91,11 +91,11 @@ def run(options: argparse.Namespace) -> int:
     else:
         columns = table.predictions(outputs, network.loss)
         content = table_bytes(options.out, columns)
-        what = f"{', '.join(columns)} of {x.shape[1]:,} cases, {steps:,} steps in all"
+        names = list(columns)
         if (horizon := table.columns.horizon) is not None:
-            what = f"forecasts of the next {horizon:,} rows of each case"
+            names, size = ["forecasts"], f"the next {horizon:,} rows of each case"
     write_atomically(options.out, content)
-    print(f"wrote {options.out}: {what}")
+    print(f"wrote {options.out}: {', '.join(names)} of {size}")
     if options.chart and table is not None:
         import viz
 
