@@ -152,7 +152,7 @@ def of_an_epoch(options: argparse.Namespace) -> None:
             problem = rnn.Arrays(
                 net, sequences, batch=options.batch, valid=None, buckets=buckets, threads=options.threads
             )
-            fed = [problem.feed(0, step).fed[0].shape for step in range(len(problem))]
+            fed = [problem.feed(0, step).gradient_batches[0][0].shape for step in range(len(problem))]
             shares[str(buckets)] = sum(shape[0] * shape[1] for shape in fed) / lengths.sum()
             calls[str(buckets)] = epoch_of(problem)
         found = in_turns(calls, max(3, options.rounds // 7))

@@ -62,18 +62,20 @@ def fitted(seconds: dict[int, float], ranks: int, width: int) -> tuple[float, fl
     return float(latency), float(1 / inverse)
 
 
-def objective(units: int, threads: int, ranks: Ranks, count: int = BATCHES) -> rnn.BatchedObjective:
+def objective(units: int, threads: int, ranks: Ranks, count: int = BATCHES) -> rnn.Objective:
     """Objective of an LSTM over texts, as in benchmarks.steps."""
     net = rnn.Network([rnn.LSTM(units)], SYMBOLS, SYMBOLS)
     u = net.unroll(TIME, BATCH, initial="zero")
-    own = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], threads=threads, structure=u.structure)
-    found = rnn.BatchedObjective(own, parallel=ranks)
+    inputs = [u.inputs, u.targets]
+    found = rnn.Objective(
+        u.cost, net.parameters, inputs, threads=threads, structure=u.structure, parallel=ranks
+    )
     random = np.random.default_rng(0)
     batches = [
         (random.integers(0, SYMBOLS, (TIME, BATCH)), random.integers(0, SYMBOLS, (TIME, BATCH)))
         for _ in range(count)
     ]
-    found.feed(batches, curvature=batches[: count * CURVED // BATCHES])
+    found.feed_batches(batches, curvature=batches[: count * CURVED // BATCHES])
     return found
 
 

@@ -118,7 +118,6 @@ with lazy_imports(__name__):
         Warmup as Warmup,
         minimize as minimize,
     )
-    from graphnet_rnn.optimizers.batched import BatchedObjective as BatchedObjective
     from graphnet_rnn.optimizers.objective import Objective as Objective
     from graphnet_rnn.text.completion import (
         Completion as Completion,

@@ -222,7 +222,7 @@ class CurvedOptimizer(Optimizer):
         if not isinstance(objective, Preconditioned):
             raise UsageError(
                 f"{type(self).__name__}: preconditioner needs an objective with squared_gradients(w); "
-                "rnn.BatchedObjective(objective, single=...) has this method"
+                "rnn.Objective(..., single=...) has this method"
             )
         squares = double(objective.squared_gradients(theta))
         diagonal = (squares + damping) ** self.preconditioner

@@ -24,7 +24,7 @@ STALLED = 30
 
 @runtime_checkable
 class Minimizable(Protocol):
-    """Interface of an objective to minimize: Objective, BatchedObjective, LongSequence, or your own."""
+    """Interface of an objective to minimize: Objective, LongSequence, or your own."""
 
     @property
     def size(self) -> int: ...
@@ -96,7 +96,7 @@ def minimize(
     """Runs optimizer steps until the gradient's norm is at most `tolerance`, no step can gain more, or `steps` are
     done.
 
-    objective: an rnn.Objective, BatchedObjective or LongSequence. Its parameters have the current values in callbacks,
+    objective: an rnn.Objective or LongSequence. Its parameters have the current values in callbacks,
     and the final values afterwards.
     optimizer: default rnn.Adam().
     steps: maximum number of steps, default 1000.

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-import operator
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
-from graphnet.backends import load_backend
-from graphnet.call.arguments import as_input
 from graphnet.derivatives.gradient import require_scalar
-from graphnet.graph.dtypes import held_as
-from graphnet.graph.graph import ancestors, substitute
 from graphnet.graph.node import Array, Node
-from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.structure import hidden_units
+from graphnet_rnn.optimizers.batches import (
+    Batch,
+    WeightedBatches,
+    beside,
+    cases_of,
+    divided_batch,
+    listed_batches,
+    require_single,
+)
+from graphnet_rnn.optimizers.compiled_cost import CompiledCost
+from graphnet_rnn.optimizers.flat_parameters import FlatParameters, flat_parts
+from graphnet_rnn.optimizers.objective_arguments import (
+    checked_nodes,
+    checked_pairs,
+    checked_parameters,
+    checked_vector,
+    checked_weights,
+    require_connected,
+)
+from graphnet_rnn.parallel.mpi import as_ranks
+from graphnet_rnn.parallel.ranks import Ranks, summed
 from graphnet_rnn.riemannian.blocks import Solver
-from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.metrics import Metric, asked_for
-from graphnet_rnn.riemannian.over_cost import OverCost, hidden_unit_count
+from graphnet_rnn.riemannian.over_cost import hidden_unit_count
 from graphnet_rnn.settings import amount, limit, shown, whole_number, yes_or_no
 
 
 class Objective:
-    """C(w), its gradient and its Gauss-Newton products, w the concatenated parameters.
+    """C(w), its gradient and its Gauss-Newton products, w the concatenated parameters, on one batch or several.
+
+    On several batches (`feed_batches`), C is the mean of the cost. They are processed one after the other, so memory
+    does not grow with their number.
 
     cost: a scalar node.
     parameters: Parameter nodes, or a mapping of these, such as net.parameters, whose keys are the names for groups.
@@ -49,12 +62,16 @@ class Objective:
     sum; or a node (cases,) with the weight of each case in a sum. Default 1.
     l2: adds ½ l2 |w|² to C(w), default 0. (For some weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
     l2_in_curvature: True (default) adds its Hessian l2 I to the curvature.
+    single: the objective of one case, with the same cost and parameters, for `squared_gradients`. Default None.
+    parallel: "mpi", or rnn.parallel.Ranks: processes that share the batches of `feed_batches`. Feed all batches to each
+    process; it computes its own, and all processes get the same bits, whatever their number. Default None, one process.
 
     Functions are compiled at first use. An Objective is not thread-safe: its methods set the parameters to w, and it
-    stores the batch.
+    stores the batches.
     Raises UsageError for invalid parameters or inputs, and for a cost that does not depend on them, or on other inputs;
     its methods raise UsageError for vectors and arrays of other shapes; DifferentiationError for a cost that is no
     scalar.
+    Source of batches: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
 
     >>> w, x = gn.parameter(np.array([2.0, 3.0]), name="w"), gn.input((2,), "float64", name="x")
     >>> objective = rnn.Objective(gn.sum(gn.squared_error(w * x, 0.0)), [w], [x])
@@ -65,9 +82,12 @@ class Objective:
     >>> theta = objective.place(np.array([1.0, 1.0]))
     >>> objective.loss(theta), objective.gradient_loss(theta), objective.curvature(theta)(theta).tolist()
     (5.0, 5.0, [2.0, 8.0])
+    >>> objective.feed_batches([[np.array([1.0, 2.0])], [np.array([0.0, 0.0])]])
+    >>> objective.gradient(theta)  # the mean of two batches
+    (2.5, array([1., 4.]))
     >>> objective.redraw()
     >>> objective.set(theta)
-    >>> objective.feed_placed(objective.placed([np.array([np.inf, 2.0])]))
+    >>> objective.feed(np.array([np.inf, 2.0]))
     >>> objective.explain_non_finite().splitlines()[0]
     'Input: x[2] holds an infinity.'
     """
@@ -88,75 +108,102 @@ class Objective:
         structure_scale: float | Node = 1.0,
         l2: float = 0.0,
         l2_in_curvature: bool = True,
+        single: Objective | None = None,
+        parallel: Ranks | str | None = None,
     ) -> None:
-        require_scalar("Objective", cost)
-        self.cost = cost
-        self.l2 = amount("Objective: l2", l2)
-        self.l2_in_curvature = yes_or_no("Objective: l2_in_curvature", l2_in_curvature)
-        self._listed = None if structure is None else _pairs(structure)
-        self.structure_scale = (
-            structure_scale
-            if isinstance(structure_scale, Node)
-            else amount("Objective: structure_scale", structure_scale)
-        )
-        self.at = None if at is None else _nodes("at", at)
-        self.parameters = _parameters(parameters)
+        self.parameters = checked_parameters(parameters)
         #: Names of the parameters for groups: keys of the mapping, or names of the nodes.
         self.names = (
             list(parameters)
             if isinstance(parameters, Mapping)
             else [node.name or "" for node in self.parameters]
         )
-        self.inputs, self.also = _nodes("inputs", inputs), _nodes("also", also)
-        for node in self.inputs:
-            if not node.op.is_input:
-                raise UsageError(
-                    f"Objective: inputs must be nodes from gn.input, but {node.describe()} (made at "
-                    f"{node.origin}) is a {node.op.name}"
-                )
+        self.l2 = amount("Objective: l2", l2)
+        self.l2_in_curvature = yes_or_no("Objective: l2_in_curvature", l2_in_curvature)
         self.clip_values = None if clip_values is None else limit("Objective: clip_values", clip_values)
         self.random = random
-        self._backend = backend
+        self.backend = backend
         self.threads = None if threads is None else whole_number("Objective: threads", threads)
+        self.ranks = as_ranks("Objective", parallel)
         self._how: dict[str, Any] = {"backend": backend, "threads": self.threads, "memory": memory}
-        self.fed: tuple[Any, ...] = ()
-        self.also_values: tuple[Array, ...] = ()
-        self._functions: dict[str, gn.Function] = {}
-        self._over: dict[str, OverCost] = {}
-        #: Product and batch whose forward pass the curvature's function has cached.
-        self._linearised: tuple[Any, ...] = ()
-        self._require_connected()
+        self._flat = FlatParameters(self.parameters, backend)
+        self._costs: dict[tuple[tuple[int, ...], ...], CompiledCost] = {}
+        self.add_size(cost, inputs, also, at, structure, structure_scale)
+        self.cost, self.inputs = cost, next(iter(self._costs.values())).inputs
+        self._require_single(single)
+        self.single = single
+        # A cost without inputs needs no feed.
+        one = WeightedBatches([] if self.inputs else [()], self.ranks)
+        self.gradient_batches = self.curvature_batches = self.loss_batches = one
+        #: Values of `also`, by number of the gradient's batch, for the batches of this process.
+        self.also_by_batch: dict[int, tuple[Array, ...]] = {}
 
     def __repr__(self) -> str:
         fed = ", ".join(str(node.name or node.describe()) for node in self.inputs)
         return f"Objective(cost {self.cost.describe()}, {self.size:,} parameters, inputs {fed or 'none'})"
 
-    def _require_connected(self) -> None:
-        reached = set(ancestors([self.cost, *self.also]))
-        cost = f"the cost {self.cost.describe()} (made at {self.cost.origin})"
-        if reached.isdisjoint(self.parameters):
-            names = ", ".join(node.describe() for node in self.parameters[:3])
+    def add_size(
+        self,
+        cost: Node,
+        inputs: Sequence[Node],
+        also: Sequence[Node] = (),
+        at: Sequence[Node] | None = None,
+        structure: Sequence[tuple[Node, Node]] | None = None,
+        structure_scale: float | Node = 1.0,
+    ) -> None:
+        """Adds the same cost for batches of another size: each batch uses the cost whose inputs have its shapes.
+
+        Arguments: see Objective.
+        Raises UsageError as Objective, and for a size that it has.
+
+        >>> net = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2)
+        >>> short, long = (net.unroll(time, batch=1, initial="zero") for time in (2, 5))
+        >>> objective = rnn.Objective(short.cost, net.parameters, [short.inputs, short.targets])
+        >>> objective.add_size(long.cost, [long.inputs, long.targets])
+        >>> objective.feed_batches([np.zeros((2, time, 1), int) for time in (2, 5)])
+        >>> objective.gradient(objective.start())[1].size
+        32
+        """
+        require_scalar("Objective", cost)
+        new = CompiledCost(
+            cost,
+            self._flat,
+            checked_nodes("inputs", inputs),
+            checked_nodes("also", also),
+            None if at is None else checked_nodes("at", at),
+            None if structure is None else checked_pairs(structure),
+            structure_scale
+            if isinstance(structure_scale, Node)
+            else amount("Objective: structure_scale", structure_scale),
+            self.clip_values,
+            self._how,
+        )
+        require_connected(new.cost, new.also, new.inputs, self.parameters)
+        if new.shapes in self._costs:
             raise UsageError(
-                f"Objective: {cost} depends on none of the parameters, {names}"
-                f"{', ...' if len(self.parameters) > 3 else ''}; pass the parameters of the network that computes it"
+                f"Objective.add_size: the sizes of inputs must differ, but there is a cost of {_shown(new.shapes)}"
             )
-        missing = [n for n in reached.difference(self.inputs) if n.op.is_input]
-        if missing:
-            names = ", ".join(
-                f"{n.describe()} (made at {n.origin})" for n in sorted(missing, key=lambda n: n.serial)
-            )
+        self._costs[new.shapes] = new
+
+    def _require_single(self, single: Any) -> None:
+        if single is None:
+            return
+        if not isinstance(single, Objective):
+            raise UsageError(f"Objective: single must be an Objective, not {shown(single)}")
+        ours, its = ([list(node.shape) for node in o.parameters] for o in (self, single))
+        if ours != its:
             raise UsageError(
-                f"Objective: {cost} depends on {names}; list it in inputs, and feed it "
-                "(first states of a network are 0 after net.unroll(..., initial='zero'))"
+                f"Objective: single= must have the same parameters; its shapes are {its}, those of the objective {ours}"
             )
+        require_single(self.inputs, single.inputs)
 
     # -- the vector --------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        return self._ends[-1]
+        return self._flat.size
 
-    @cached_property
+    @property
     def slices(self) -> list[slice]:
         """Position of each parameter in the vector."""
         return flat_parts(self.parameters)
@@ -166,31 +213,17 @@ class Objective:
         return self.place(np.concatenate([node.value.ravel() for node in self.parameters]))
 
     def _vector(self, method: str, w: Any) -> Array:
-        try:
-            vector: Array = w if hasattr(w, "shape") and not isinstance(w, Node) else np.asarray(w)
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"Objective.{method}: the vector cannot be converted to an array: {error}"
-            ) from None
-        if vector.shape != (self.size,):
-            raise UsageError(
-                f"Objective.{method}: the vector has shape {list(vector.shape)}, but there are {self.size:,} parameters"
-            )
-        if vector.dtype.kind not in "fiu":
-            raise UsageError(f"Objective.{method}: the vector must be of real numbers, not {vector.dtype}")
-        return vector
+        return checked_vector(f"Objective.{method}", w, self.size)
 
     def place(self, vector: Array) -> Array:
         """Copies a vector to the back end's memory."""
-        return gn.place(vector, self._backend)
+        return self._flat.place(vector)
 
     def set(self, w: Array) -> None:
         """Sets the parameters to the values of the vector."""
-        vector = np.asarray(self._vector("set", w))
-        for end, node in zip(self._ends, self.parameters, strict=True):
-            node.value[...] = vector[end - node.size : end].reshape(node.shape)
+        self._flat.set(self._vector("set", w))
 
-    # -- the batch ---------------------------------------------------------------------------
+    # -- the batches -------------------------------------------------------------------------
 
     def feed(self, *arrays: Any) -> None:
         """Sets the arrays of `inputs`, for loss, gradient and curvature until the next feed.
@@ -203,27 +236,99 @@ class Objective:
             raise UsageError(
                 f"Objective.feed: {len(self.inputs)} arrays are needed, {len(arrays)} were given"
             )
-        self.feed_placed(self.placed(arrays))
+        one = WeightedBatches([self._of(arrays).placed(arrays)], self.ranks)
+        self.gradient_batches = self.curvature_batches = self.loss_batches = one
 
-    def placed(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """Copies the arrays, one for each of `inputs`, to the back end's memory, for `feed_placed`."""
-        return tuple(self._placed(array, node) for array, node in zip(arrays, self.inputs, strict=True))
+    def feed_batches(
+        self,
+        gradient: Sequence[Batch],
+        curvature: Sequence[Batch] | None = None,
+        loss: Sequence[Batch] | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        """Sets several batches, until the next feed: gradient, curvature and loss are means over their own.
 
-    def _placed(self, array: Any, node: Node) -> Any:
-        _require_shape(array, node)
-        if self._apart and hasattr(array, "shape") and not isinstance(array, (np.ndarray, np.generic)):
-            # An array of that memory, or of another library: its dtype is checked where it is read.
-            return gn.place(array, self._backend) if gn.backend_of(array) == self._backend else array
-        try:
-            if isinstance(array, np.ndarray) and array.dtype.kind == node.dtype.kind == "f":
-                array = held_as(array, node.dtype, f"{node.describe()} (made at {node.origin})")
-            return gn.place(as_input(node, array), self._backend)
-        except gn.DtypeError as error:
-            raise UsageError(f"Objective.feed: {error}") from None
+        gradient: batches of the gradient, each a sequence of arrays as for `feed`.
+        curvature: by default the gradient's first batch with a weight above 0.
+        loss: batches for the reduction ratio and line searches; by default those of the curvature.
+        weights: weight of each gradient batch in the mean, e.g. the sum of its cases' weights; default all 1. The
+        batches of the curvature and the loss must then be among the gradient's. If all are 0, the cost and its gradient
+        are 0.
+        Raises UsageError for batches or weights that do not fit.
+        """
+        placed: dict[int, Batch] = {}
+        originals: list[list[Batch]] = []  # alive, so that their ids stay unique
+        weight_of: dict[int, float] = {}
 
-    def feed_placed(self, arrays: tuple[Any, ...]) -> None:
-        """Feeds the arrays of `placed` without copying them, for batches that are fed repeatedly."""
-        self.fed = arrays
+        def listed(name: str, batches: Sequence[Batch]) -> WeightedBatches:
+            """Copies each batch of this rank to the back end's memory, once even if it is used twice."""
+            found = listed_batches(name, batches, self.inputs)
+            originals.append(list(batches))
+            ids = [id(batch) for batch in originals[-1]]
+            if weights is not None and name == "gradient":
+                weight_of.update(zip(ids, checked_weights(weights, len(ids)), strict=True))
+            if weights is not None and not weight_of.keys() >= set(ids):
+                raise UsageError(
+                    f"Objective.feed_batches: with weights, the batches of the {name} must be objects from the list of "
+                    "the gradient's batches"
+                )
+            for number in self.ranks.own(len(found)):
+                if ids[number] not in placed:
+                    placed[ids[number]] = self._of(found[number]).placed(found[number])
+                found[number] = placed[ids[number]]
+            return WeightedBatches(
+                found, self.ranks, None if weights is None else [weight_of[i] for i in ids]
+            )
+
+        of_gradient = listed("gradient", gradient)
+        if curvature is None:
+            first = int(np.argmax(of_gradient.weights > 0))
+            curvature = originals[0][first : first + 1]
+        of_curvature = listed("curvature", curvature)
+        of_loss = of_curvature if loss is None else listed("loss", loss)
+        self.gradient_batches, self.curvature_batches, self.loss_batches = of_gradient, of_curvature, of_loss
+
+    def divided(self, *arrays: Any) -> list[Batch]:
+        """Cuts a large batch into batches of the inputs' size, along the axis on which they differ.
+
+        arrays: one for each input.
+
+        If the cost is a mean over the cases of a batch, the mean over these batches is the mean over all cases. The
+        order of summation depends on the inputs' size only, not on the number of processes.
+        Raises UsageError unless the arrays are a whole multiple of the inputs, on one axis.
+
+        >>> w, x = gn.parameter(np.zeros(2), name="w"), gn.input((5, 2), "float64", name="x")
+        >>> objective = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x])
+        >>> objective.feed_batches(objective.divided(np.ones((20, 2))))  # four batches of five cases
+        >>> objective.loss(objective.start())
+        1.0
+        """
+        return divided_batch(arrays, self.inputs)
+
+    def _of(self, batch: Batch) -> CompiledCost:
+        """Returns the cost for batches of this size."""
+        costs = list(self._costs.values())
+        if len(costs) == 1:
+            return costs[0]
+        shapes = tuple(np.shape(array) for array in batch)
+        if shapes not in self._costs:
+            there = "; ".join(map(_shown, self._costs))
+            raise UsageError(
+                f"Objective.feed: no cost has inputs of these sizes, {_shown(shapes)}; there are {there}"
+            )
+        return self._costs[shapes]
+
+    @property
+    def _present(self) -> CompiledCost:
+        """The cost of the gradient's first batch."""
+        return (
+            self._of(self.gradient_batches[0]) if self.gradient_batches else next(iter(self._costs.values()))
+        )
+
+    @property
+    def also_values(self) -> tuple[Array, ...]:
+        """Values of `also` on the batch of the last gradient; with several, those on the first."""
+        return self.also_by_batch.get(0, ())
 
     def redraw(self) -> None:
         """Draws new dropout masks and noise; they stay fixed until then."""
@@ -243,15 +348,22 @@ class Objective:
         >>> first, product(np.ones(1)).item()
         (2.0, 18.0)
         """
-        self._linearised = ()
+        for cost in self._costs.values():
+            cost.forget()
 
     # -- what optimizers call ----------------------------------------------------------------
 
     def loss(self, w: Array) -> float:
-        """C(w)"""
-        w = self._vector("loss", w)
-        (value,) = self._call("loss", lambda: [self.cost], w)
-        return float(value) + self.penalty(w)
+        """C(w), on the batches of the loss"""
+        return self._loss(self.loss_batches, self._vector("loss", w))
+
+    def gradient_loss(self, w: Array) -> float:
+        """C(w), on the batches of the gradient"""
+        return self._loss(self.gradient_batches, self._vector("gradient_loss", w))
+
+    def _loss(self, batches: WeightedBatches, w: Array) -> float:
+        losses = [self._of(batch).loss(w, batch) for _, batch in self._own(batches)]
+        return batches.mean_of_numbers(losses) + self.penalty(w)
 
     def penalty(self, w: Array) -> float:
         """½ l2 |w|², the part of C(w) that is not the cost
@@ -264,27 +376,115 @@ class Objective:
         w = self._vector("penalty", w)
         return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
-    def gradient_loss(self, w: Array) -> float:
-        """C(w) on the data of `gradient`; in a BatchedObjective, `loss` may use other batches."""
-        return self.loss(w)
-
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
-        w = self._vector("gradient", w)
-        value, *arrays = self._call("gradient", self._gradient_nodes, w)
-        g, self.also_values = self._whole(arrays)
-        return float(value) + self.penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
+        w, losses = self._vector("gradient", w), list[float]()
+        self.also_by_batch = {}
+
+        def gradients() -> Iterator[Array]:
+            for number, batch in self._own(self.gradient_batches):
+                loss, g, self.also_by_batch[number] = self._of(batch).gradient(w, batch)
+                losses.append(loss)
+                yield g
+
+        return self._with_penalty(losses, self.gradient_batches.mean(gradients(), w), w)
+
+    def _with_penalty(self, losses: list[float], g: Array, w: Array) -> tuple[float, Array]:
+        g = g.astype(self._flat.dtype, copy=False)
+        return (
+            self.gradient_batches.mean_of_numbers(losses) + self.penalty(w),
+            g + g.dtype.type(self.l2) * w if self.l2 else g,
+        )
+
+    def squared_gradients(self, w: Array) -> Array:
+        """The mean of ∇C(w)² over the single cases of the curvature's batches. Source: Martens 2010, 4.7.
+
+        >>> w, x, one = gn.parameter(np.zeros(2)), gn.input((5, 2), "float64"), gn.input((1, 2), "float64")
+        >>> single = rnn.Objective(gn.mean(gn.squared_error(w, one)), [w], [one])
+        >>> objective = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x], single=single)
+        >>> objective.feed(np.ones((5, 2)))
+        >>> objective.squared_gradients(objective.start()).tolist()
+        [1.0, 1.0]
+        """
+        single = self.single
+        if single is None:
+            raise UsageError("Objective: squared gradients need single=, the objective of one case")
+
+        def squares(batch: Batch) -> Array:
+            def each() -> Iterator[Array]:
+                for case in cases:
+                    single.feed(*case)
+                    yield np.square(single.gradient(w)[1], dtype=np.float64)
+
+            cases = cases_of(batch, self._of(batch).inputs, single.inputs)
+            return summed(each(), 0, len(cases)) / len(cases)
+
+        batches = self.curvature_batches
+        return batches.mean((squares(batch) for _, batch in self._own(batches)), w)
+
+    @property
+    def units(self) -> int:
+        """Number of hidden units of the cost: columns of pre-activations, except those of the output and states."""
+        return hidden_unit_count(self._present.cost, self.parameters)
+
+    def compile(self) -> None:
+        """Compiles the gradient now instead of at its first call; raises the errors of gn.compile."""
+        for cost in self._costs.values():
+            cost.compile()
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
+
+        G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, averaged over cases, times
+        structure_scale. The batches are those fed now. Further products on the same batch reuse the forward pass.
+        """
+        if structural and not self.structure:
+            raise UsageError(
+                "Objective.curvature: structural damping needs hidden units to damp, but the cost "
+                f"{self.cost.describe()} (made at {self.cost.origin}) holds no tanh and no σ of a cell, or "
+                "structure=() was given; give structure=[(a, h), ...]"
+            )
+        at, batches = self._vector("curvature", w).copy(), self.curvature_batches
+        products: dict[CompiledCost, Callable[[Array, Batch], Array]] = {}
+        added = self.l2 if self.l2_in_curvature else 0.0
+
+        def each(v: Array) -> Iterator[Array]:
+            for _, batch in self._own(batches):
+                cost = self._of(batch)
+                if cost not in products:
+                    products[cost] = cost.curvature(at, structural)
+                yield products[cost](v, batch)
+
+        def product(v: Array) -> Array:
+            v = self._vector("curvature", v)
+            bend = batches.mean(each(v), v)
+            return bend + bend.dtype.type(added) * v if added else bend
+
+        return product
+
+    @property
+    def structure(self) -> list[tuple[Node, Node]]:
+        """Pairs (a, h = e(a)) of the hidden units for structural damping."""
+        return self._present.structure
+
+    def explain_non_finite(self) -> str:
+        """Describes the first node with a NaN or infinity on the gradient's batches, in the cost, then in its gradient;
+        "" if none.
+        """
+        found = (self._of(batch).explain_non_finite(batch) for _, batch in self._own(self.gradient_batches))
+        return next(filter(None, self.ranks.gather(next(filter(None, found), ""))), "")
+
+    # -- metrics -----------------------------------------------------------------------------
 
     def metric(
-        self, w: Array, metric: Metric, part: str = "all", draw: int = 0, relative: float = 1.0
+        self, w: Array, metric: Metric, part: str = "all", draw: int = 0
     ) -> tuple[float, Array, Array]:
-        """Computes C(w), ∇C(w) and the numbers of the metric, on the present batch, in one function.
+        """Computes C(w), ∇C(w) and the numbers of the metric, on the gradient's batches.
 
-        The numbers add up over batches; pass them to `metric_solver`.
+        The numbers are sums over the batches; pass them to `metric_solver`.
         metric: see rnn.riemannian.
         part: the parameters to use, see OverCost; the gradient by all others is 0.
         draw: seed of the metric's random numbers, if it uses any.
-        relative: factor on the scale that turns C into a sum over cases, for batches of unequal weights.
 
         l2 is part of C and ∇C, but not of the metric.
 
@@ -293,327 +493,72 @@ class Objective:
         >>> objective.feed(np.zeros((5, 1), int), np.ones((5, 1), int))
         >>> metric = rnn.riemannian.OuterProduct("quasi-diagonal")
         >>> loss, gradient, numbers = objective.metric(objective.start(), metric)
-        >>> gradient.shape, numbers.shape
-        ((32,), (63,))
-        """
-        w = self._vector("metric", w)
-        over = self._measure("metric", metric, part)
-        over.random.draw = whole_number("Objective.metric: draw", draw, least=0)
-
-        def nodes() -> list[Node]:
-            slopes = dict(zip(over.weights, gn.gradient(self.cost, over.weights), strict=True))
-            zero = [gn.fill(0, p.shape, p.dtype) if p not in slopes else slopes[p] for p in self.parameters]
-            return [self.cost, *self._flat(zero), *self.also, *over.nodes()]
-
-        factor = np.array(amount("Objective.metric: relative", relative), self.cost.dtype)
-        value, *arrays = self._call(f"metric {over.metric} {part}", nodes, w, [self._relative], [factor])
-        g, others = self._whole(arrays)
-        self.also_values, measured = others[: len(self.also)], others[len(self.also) :]
-        g = g + g.dtype.type(self.l2) * w if self.l2 else g
-        numbers = np.concatenate([np.asarray(array) for array in measured]).astype(np.float64, copy=False)
-        return float(value) + self.penalty(w), g, numbers
-
-    def metric_size(self, metric: Metric, part: str = "all") -> int:
-        """Returns the number of numbers of the metric. metric, part: as in `metric`.
-
-        >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1, initial="zero")
-        >>> objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
-        >>> objective.metric_size(rnn.riemannian.OuterProduct("diagonal"))
-        42
-        """
-        return self._measure("metric_size", metric, part).size
-
-    def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
-        """Returns g ↦ (M + damping)⁻¹ g in float64, g a gradient of the cost; a descent step is its negative.
-
-        metric, part: as in `metric`. numbers: the metric's numbers from there, or their sum over batches. damping:
-        default 0.
-        Raises TrainingError for a singular metric; it names the units.
-
-        >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1, initial="zero")
-        >>> objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
-        >>> objective.feed(np.zeros((5, 1), int), np.ones((5, 1), int))
-        >>> metric = rnn.riemannian.OuterProduct("quasi-diagonal")
-        >>> loss, gradient, numbers = objective.metric(objective.start(), metric)
+        >>> gradient.shape, numbers.shape, objective.metric_size(metric)
+        ((32,), (63,), 63)
         >>> solve = objective.metric_solver(metric, "all", numbers, damping=1.0)
         >>> step = -solve(gradient)
         >>> step.shape, float(step @ gradient) < 0
         ((32,), True)
         """
-        solver = self._measure("metric_solver", metric, part).flat_solver(
-            "Objective.metric_solver", numbers, damping
-        )
+        w, metric = self._vector("metric", w), asked_for("Objective.metric", metric, part)
+        batches, losses = self.gradient_batches, list[float]()
+        first = whole_number("Objective.metric: draw", draw, least=0) * len(batches)
+        relative, self.also_by_batch = self._relative(w), {}
+
+        def parts() -> Iterator[Array]:
+            """Slopes and numbers end to end, so that there is one sum."""
+            for number, batch in self._own(batches):
+                loss, g, self.also_by_batch[number], found = self._of(batch).metric(
+                    w, batch, metric, part, first + number, relative[number]
+                )
+                losses.append(loss)
+                weight = batches.weights[number]
+                counted = found if weight else np.zeros_like(found)
+                yield np.concatenate([weight * np.asarray(g, np.float64), counted])
+
+        total = self.ranks.sum(len(batches), parts(), self.size + self.metric_size(metric, part))
+        slopes = (total[: self.size] / batches.total).astype(self._flat.dtype)
+        return *self._with_penalty(losses, beside(w, slopes), w), total[self.size :]
+
+    def _relative(self, w: Array) -> list[float]:
+        """Returns the factor that converts each batch's scale to that of all batches together; 0 for a batch of weight
+        0.
+
+        C = Σ W_b C_b / Σ W_b, so ∂C/∂loss = W_b g / Σ W_b, and the sum of all cases is C Σ (∂C/∂loss) / Σ (∂C/∂loss)².
+        """
+        batches = self.gradient_batches
+        if not batches.weighted or len(batches) == 1:
+            return [1.0] * len(batches)
+        shares = batches.weights / batches.total
+        own = [self._of(batch).loss_sums(w, batch) for _, batch in self._own(batches)]
+        sums = np.array([each for of_rank in self.ranks.gather(own) for each in of_rank])
+        with np.errstate(invalid="ignore"):  # without weights, or without those of a batch
+            scale = (shares * sums[:, 0]).sum() / (shares**2 * sums[:, 1]).sum()
+            return np.nan_to_num(shares * scale * sums[:, 1] / sums[:, 0]).tolist()
+
+    def metric_size(self, metric: Metric, part: str = "all") -> int:
+        """Returns the number of numbers of the metric. metric, part: as in `metric`."""
+        return self._present.over(asked_for("Objective.metric_size", metric, part), part).size
+
+    def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
+        """Returns g ↦ (M + damping)⁻¹ g in float64, g a gradient of the cost; a descent step is its negative.
+
+        metric, part: as in `metric`. numbers: the metric's numbers from there. damping: default 0.
+        Raises TrainingError for a singular metric; it names the units.
+        """
+        own = "Objective.metric_solver"
+        solver = self._present.over(asked_for(own, metric, part), part).flat_solver(own, numbers, damping)
         return Solver(lambda g: solver(np.asarray(self._vector("metric_solver", g))), solver.condition)
 
-    def _measure(self, method: str, metric: Metric, part: str) -> OverCost:
-        metric = asked_for(f"Objective.{method}", metric, part)
-        key = f"{metric} {part}"
-        if key not in self._over:
-            self._over[key] = OverCost(metric, self.cost, self.parameters, part, relative=self._relative)
-        return self._over[key]
-
-    @cached_property
-    def _relative(self) -> Node:
-        return gn.input((), self.cost.dtype, name="relative")
-
-    def loss_sums(self, w: Array) -> tuple[float, float]:
-        """Σ g and Σ g², g the derivatives of C(w) by the losses of single cases: 1 and 1/N for a mean over N cases.
-
-        >>> w, x = gn.parameter(np.zeros(1), name="w"), gn.input((4, 1), "float64", name="x")
-        >>> objective = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x])
-        >>> objective.feed(np.ones((4, 1)))
-        >>> objective.loss_sums(objective.start())
-        (1.0, 0.25)
-        """
-        first, second = self._call("loss sums", lambda: Losses(self.cost).sums, self._vector("loss_sums", w))
-        return float(first), float(second)
-
-    @cached_property
-    def units(self) -> int:
-        """Number of hidden units of the cost: columns of pre-activations, except those of the output and states."""
-        return hidden_unit_count(self.cost, self.parameters)
-
-    def compile(self) -> None:
-        """Compiles the gradient now instead of at its first call; raises the errors of gn.compile."""
-        self._function("gradient", self._gradient_nodes)
-
-    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
-        """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
-
-        G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, averaged over cases, times
-        structure_scale. Further products on the same batch reuse the forward pass.
-        """
-        if structural and not self.structure:
-            raise UsageError(
-                "Objective.curvature: structural damping needs hidden units to damp, but the cost "
-                f"{self.cost.describe()} (made at {self.cost.origin}) holds no tanh and no σ of a cell, or "
-                "structure=() was given; give structure=[(a, h), ...]"
-            )
-        at = self._vector("curvature", w).copy()
-        scale = 1.0 if isinstance(self.structure_scale, Node) else self.structure_scale
-        weight = np.array(structural * scale, self.cost.dtype)
-        # Without structural damping, hidden units are no part of the function.
-        damps = bool(structural or self._listed)
-        damped, inputs = ([weight], [self._weight]) if damps else ([], [])
-        name = "damped curvature" if damps else "curvature"
-
-        def product(v: Array) -> Array:
-            v = self._vector("curvature", v)
-            here = (product, *self.fed)
-            if len(here) == len(self._linearised) and all(map(operator.is_, here, self._linearised)):
-                if not self._apart:
-                    self.set(at)
-                arrays = self._functions[name].again(*self._directed(v), *damped)
-            else:
-                self._linearised = ()
-                arrays = self._call(
-                    name,
-                    partial(self._curvature_nodes, damps),
-                    at,
-                    [*self._directions, *inputs],
-                    [*self._directed(v), *damped],
-                )
-                self._linearised = here
-            bend, _ = self._whole(arrays)
-            return bend + bend.dtype.type(added) * v if added else bend
-
-        added = self.l2 if self.l2_in_curvature else 0.0
-        return product
-
-    @cached_property
-    def _directions(self) -> list[Node]:
-        if self._apart:
-            return [gn.input((self.size,), self._dtype, name="v", varying=True)]
-        return [
-            gn.input(node.shape, node.dtype, name=f"v_{node.name}", varying=True) for node in self.parameters
-        ]
-
-    @cached_property
-    def _weight(self) -> Node:
-        return gn.input((), self.cost.dtype, name="μ", varying=True)
-
-    @cached_property
-    def structure(self) -> list[tuple[Node, Node]]:
-        """Pairs (a, h = e(a)) of the hidden units for structural damping."""
-        return hidden_units(self.cost) if self._listed is None else self._listed
-
-    def _gradient_nodes(self) -> list[Node]:
-        return [
-            self.cost,
-            *self._flat(gn.gradient(self.cost, self.parameters, self.clip_values)),
-            *self.also,
-        ]
-
-    def _curvature_nodes(self, damps: bool) -> list[Node]:
-        pieces = self._cut(self._directions[0]) if self._apart else self._directions
-        damping = [(a, h, self._weight * self._share(a)) for a, h in self.structure] if damps else ()
-        directions = dict(zip(self.parameters, pieces, strict=True))
-        return self._flat(gn.gauss_newton_product(self.cost, directions, self.at, damping))
-
-    def _share(self, a: Node) -> Node | float:
-        if not isinstance(self.structure_scale, Node):
-            return 1 / a.shape[0]
-        (cases,) = self.structure_scale.shape
-        if a.shape[:1] != (cases,):
-            raise UsageError(
-                f"structural damping: the first axis of {a.describe()} (made at {a.origin}) must be the {cases} "
-                "cases, so that each is weighted like its loss; put cases first in the cell's equations"
-            )
-        return gn.reshape(self.structure_scale, (cases,) + (1,) * (a.ndim - 1))
-
-    # -- functions ---------------------------------------------------------------------------
-    # On the host, parameters are read in place, and vectors in parts of their shapes. A separate device memory gets
-    # each vector as a whole, so a vector that is there already is not copied.
-
-    @cached_property
-    def _apart(self) -> bool:
-        return load_backend(self._backend).apart
-
-    @property
-    def _dtype(self) -> np.dtype[Any]:
-        return np.result_type(*(node.dtype for node in self.parameters))
-
-    @cached_property
-    def _theta(self) -> Node:
-        return gn.input((self.size,), self._dtype, name="theta", weights=True)
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        return list(accumulate(node.size for node in self.parameters))
-
-    def _cut(self, vector: Node) -> list[Node]:
-        return [
-            gn.cast(gn.reshape(vector[end - node.size : end], node.shape), node.dtype)
-            for end, node in zip(self._ends, self.parameters, strict=True)
-        ]
-
-    def _split(self, vector: Array) -> list[Array]:
-        pieces = np.split(vector, self._ends[:-1])
-        return [p.reshape(n.shape).astype(n.dtype) for p, n in zip(pieces, self.parameters, strict=True)]
-
-    def _directed(self, v: Array) -> list[Array]:
-        """Converts a direction to arguments of the functions."""
-        return [v.astype(self._dtype, copy=False)] if self._apart else self._split(np.asarray(v))
-
-    def _flat(self, nodes: Sequence[Node]) -> list[Node]:
-        """Converts one node for each parameter to outputs of a function."""
-        if not self._apart:
-            return list(nodes)
-        return [gn.concatenate([gn.cast(gn.reshape(node, (node.size,)), self._dtype) for node in nodes])]
-
-    def _whole(self, arrays: Sequence[Array]) -> tuple[Array, tuple[Array, ...]]:
-        if self._apart:
-            return arrays[0], tuple(arrays[1:])
-        count = len(self.parameters)
-        return np.concatenate([a.ravel() for a in arrays[:count]]), tuple(arrays[count:])
-
-    def _call(
-        self,
-        name: str,
-        outputs: Callable[[], list[Node]],
-        w: Array,
-        more_inputs: Sequence[Node] = (),
-        more: Sequence[Any] = (),
-    ) -> tuple[Array, ...]:
-        if len(self.fed) != len(self.inputs):
+    def _own(self, batches: WeightedBatches) -> Iterator[tuple[int, Batch]]:
+        """Yields this process's batches, with their numbers."""
+        if not batches:
             raise UsageError(
                 f"Objective: {len(self.inputs)} inputs have no arrays yet; call feed(...) with one for each of "
                 f"{', '.join(node.describe() for node in self.inputs)}"
             )
-        function = self._function(name, outputs, more_inputs)
-        if self._apart:
-            return function(*self.fed, *more, w.astype(self._dtype, copy=False))
-        self.set(w)
-        return function(*self.fed, *more)
-
-    def _function(
-        self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
-    ) -> gn.Function:
-        if name not in self._functions:
-            nodes, inputs = outputs(), [*self.inputs, *more_inputs]
-            if self._apart:
-                nodes = substitute(nodes, dict(zip(self.parameters, self._cut(self._theta), strict=True)))
-                inputs.append(self._theta)
-            self._functions[name] = gn.compile(nodes, inputs, **self._how)
-        return self._functions[name]
-
-    def explain_non_finite(self) -> str:
-        """Describes the first node with a NaN or infinity on the present batch, in the cost, then in its gradient; ""
-        if none.
-        """
-        try:
-            for outputs in ([self.cost], gn.gradient(self.cost, self.parameters, self.clip_values)):
-                gn.compile(outputs, self.inputs, check=True, **self._how)(*self.fed)
-        except gn.NonFiniteError as error:
-            return str(error)
-        return ""
+        return batches.own()
 
 
-def flat_parts(parameters: Sequence[Node]) -> list[slice]:
-    """Returns the position of each parameter in the concatenated vector."""
-    ends = accumulate(node.size for node in parameters)
-    return [slice(end - node.size, end) for end, node in zip(ends, parameters, strict=True)]
-
-
-def _require_shape(array: Any, node: Node) -> None:
-    try:
-        shape = array.shape if hasattr(array, "shape") else np.shape(array)
-    except ValueError as error:
-        raise UsageError(
-            f"Objective.feed: the value for {node.describe()} cannot be converted to an array: {error}"
-        ) from None
-    if shape != node.shape:
-        raise UsageError(
-            f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype} of shape {list(node.shape)}, "
-            f"not of shape {list(shape)}"
-        )
-
-
-def _nodes(argument: str, given: Any) -> list[Node]:
-    if isinstance(given, Node):
-        raise UsageError(f"Objective: {argument} must be a list of nodes; write [{given.name or '...'}]")
-    try:
-        listed = list(given)
-    except TypeError:
-        raise UsageError(f"Objective: {argument} must be a list of nodes, not {shown(given)}") from None
-    for node in listed:
-        if not isinstance(node, Node):
-            raise UsageError(f"Objective: {argument} must be a list of nodes, but holds {shown(node)}")
-    if argument in ("parameters", "inputs"):
-        for node, count in Counter(listed).items():
-            if count > 1:
-                raise UsageError(
-                    f"Objective: {argument} lists {node.describe()} (made at {node.origin}) twice"
-                )
-    return listed
-
-
-def _parameters(given: Any) -> list[Node]:
-    listed = _nodes("parameters", given.values() if isinstance(given, Mapping) else given)
-    if not listed:
-        raise UsageError("Objective: `parameters` is empty: give at least one")
-    for node in listed:
-        if not node.op.is_parameter:
-            raise UsageError(
-                f"Objective: parameters must be nodes from gn.parameter, but {node.describe()} (made at "
-                f"{node.origin}) is a {node.op.name}"
-            )
-    return listed
-
-
-def _pairs(structure: Any) -> list[tuple[Node, Node]]:
-    try:
-        listed = [(a, h) for a, h in structure]
-    except (TypeError, ValueError):
-        listed = [(None, None)]
-    if not all(isinstance(node, Node) for pair in listed for node in pair):
-        raise UsageError(
-            f"Objective: structure must be pairs of nodes (a, h = e(a)), such as u.structure, not {shown(structure)}"
-        )
-    for (a, h), count in Counter(listed).items():
-        if count > 1:
-            raise UsageError(
-                f"Objective: structure lists {a.describe()} and {h.describe()} (made at {h.origin}) twice, so they "
-                "would be damped twice"
-            )
-    return listed
+def _shown(shapes: tuple[tuple[int, ...], ...]) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes)

@@ -19,8 +19,6 @@ from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import Runner
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.optimizers.batched import BatchedObjective
-from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import Count, CountOrZero, setting, shown
 from graphnet_rnn.training.batches_of_cases import (
@@ -89,7 +87,7 @@ class Arrays(BatchesOfCases):
     """
 
     model: Network = field(init=False)
-    objective: Objective | ObjectiveBySize | BatchedObjective = field(init=False)
+    objective: Objective = field(init=False)
 
     network: Network
     inputs: InitVar[Any]
@@ -153,7 +151,10 @@ class Arrays(BatchesOfCases):
         # A shorter case has no target, so its weight is 0.
         self._times = sorted({max(time, self.unscored + 1) for time in self._times})
         self._begin(network.seed)
-        self._make([self._objective(time) for time in self._times])
+        first, *others = self._times
+        self.objective = Objective(**self._sized(first), random=self._random, **self.objective_settings())
+        for time in others:
+            self.objective.add_size(**self._sized(time))
         self._judges: dict[int, gn.Function] = {}
 
     @property
@@ -320,16 +321,15 @@ class Arrays(BatchesOfCases):
         scored = values[self.unscored :] if by_step else values
         return gn.mean(scored, axis=0) if by_step and self._kind == "cases" else scored
 
-    def _objective(self, time: int) -> Objective:
+    def _sized(self, time: int) -> dict[str, Any]:
+        """Returns the cost of a padded length, with its arguments for Objective."""
         u, w, cost = self._unrolled(time, random=self._random)
-        return Objective(
-            cost,
-            inputs=_inputs(u, w),
-            random=self._random,
-            structure=u.structure,
-            structure_scale=self._share_of_case(u, w),
-            **self.objective_settings(),
-        )
+        return {
+            "cost": cost,
+            "inputs": _inputs(u, w),
+            "structure": u.structure,
+            "structure_scale": self._share_of_case(u, w),
+        }
 
     def _share_of_case(self, u: Unrolled, w: Node) -> Node:
         """Weight (batch,) of a time step in structural damping: mean weight of the targets of a step."""

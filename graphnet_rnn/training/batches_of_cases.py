@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,8 +18,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.base import Optimizer
-from graphnet_rnn.optimizers.batched import BatchedObjective
-from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, require_kinds
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
@@ -29,7 +27,7 @@ from graphnet_rnn.training.state import fixed_parts
 class BatchesOfCases(ObjectiveProblem):
     """Base class, a dataclass with the fields batch, gradient_batches and curvature_batches; subclasses define a batch.
 
-    Call `_begin` before the objectives exist, and `_make` with them. The cost of a step is the weighted mean over all
+    Call `_begin` before the objective exists. The cost of a step is the weighted mean over all
     its targets, in any number of batches.
     """
 
@@ -39,7 +37,7 @@ class BatchesOfCases(ObjectiveProblem):
     batch: int
     gradient_batches: int
     curvature_batches: int
-    objective: Any
+    objective: Objective
 
     @property
     @abstractmethod
@@ -83,11 +81,6 @@ class BatchesOfCases(ObjectiveProblem):
                 "use a smaller batch"
             )
 
-    def _make(self, objectives: Sequence[Objective]) -> None:
-        """objectives: one for each size of batches."""
-        self._single = objectives[0] if len(objectives) == 1 else ObjectiveBySize(objectives)
-        self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
-
     # -- interface to a Trainer ----------------------------------------------------------------
 
     def _taken(self, epoch: int) -> list[list[Array]]:
@@ -107,30 +100,26 @@ class BatchesOfCases(ObjectiveProblem):
         return self._steps
 
     def compile(self) -> None:
-        self._single.compile()
+        self.objective.compile()
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
         if self.curvature_batches > 1:
             self._require_curved(optimizer)
 
-    def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
+    def feed(self, epoch: int, step: int) -> Objective:
         taken = self._taken(epoch)[step]
         weights = [self._weight_of(which) for which in taken]
         # A batch's cost is the mean over its targets; with these weights, the sum is the mean over all targets.
         arrays = [
             self._arrays_of(which, 1 / w if w else 0.0) for which, w in zip(taken, weights, strict=True)
         ]
-        objective: Any = self.objective
-        objective.redraw()
-        if isinstance(objective, BatchedObjective):
-            # Batches without weight have no curvature.
-            order = sorted(range(len(arrays)), key=lambda number: not weights[number])
-            arrays, weights = [arrays[i] for i in order], [weights[i] for i in order]
-            objective.feed(arrays, curvature=arrays[: self.curvature_batches], weights=weights)
-        else:
-            objective.feed(*arrays[0])
-        return objective
+        self.objective.redraw()
+        # Batches without weight have no curvature.
+        order = sorted(range(len(arrays)), key=lambda number: not weights[number])
+        arrays, weights = [arrays[i] for i in order], [weights[i] for i in order]
+        self.objective.feed_batches(arrays, curvature=arrays[: self.curvature_batches], weights=weights)
+        return self.objective
 
     def weight(self, epoch: int, step: int) -> float:
         """Returns the weight of its targets, so that an epoch's mean is that over all targets."""

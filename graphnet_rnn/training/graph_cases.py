@@ -18,7 +18,6 @@ from graphnet_rnn.network.composed import takes_what_is_asked
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import Count, is_number, setting, shown
 from graphnet_rnn.training.batches_of_cases import (
@@ -67,7 +66,7 @@ class GraphCases(BatchesOfCases):
     (3, ['accuracy', 'exact'])
     """
 
-    objective: Objective | BatchedObjective = field(init=False)
+    objective: Objective = field(init=False)
 
     model: Model
     arrays: InitVar[Mapping[str, Any]] = (
@@ -120,7 +119,7 @@ class GraphCases(BatchesOfCases):
         *_, w = inputs
         settings = self.objective_settings()
         self._digest = digest_of_graph(cost)
-        self._make([Objective(cost, inputs=inputs, random=self._random, structure_scale=w, **settings)])
+        self.objective = Objective(cost, inputs=inputs, random=self._random, structure_scale=w, **settings)
         self._judge: gn.Function | None = None
 
     def _given_graph(self) -> Callable[..., Graph]:

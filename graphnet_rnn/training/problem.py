@@ -15,9 +15,9 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers.base import Optimizer, Report
-from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.groups import patterns, trained
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.step import Stepped
 from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.settings import (
@@ -103,7 +103,9 @@ class Problem(ABC):
     remedy: ClassVar[str] = "try a smaller --rate or --clip-norm"
     items: int = 1
     #: Why several processes cannot share a step.
-    undivided: ClassVar[str] = "only a step of several batches (a BatchedObjective) can be shared"
+    undivided: ClassVar[str] = (
+        "only a step of several batches (its gradient_batches, fed by Objective.feed_batches) can be shared"
+    )
 
     @abstractmethod
     def __len__(self) -> int:
@@ -127,7 +129,7 @@ class Problem(ABC):
                 f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} batches of a step; start "
                 "fewer processes, or increase gradient_batches"
             )
-        if isinstance(objective, BatchedObjective):
+        if batches is not None and isinstance(objective, Objective):
             objective.ranks = ranks
         elif ranks.size > 1:
             raise UsageError(
@@ -239,7 +241,7 @@ class CompiledProblem(Problem):
 
 @dataclass(eq=False, repr=False)
 class ObjectiveProblem(NamedArguments, CompiledProblem):
-    """A problem whose objective is an rnn.Objective, or made of several, with these settings of it.
+    """A problem whose objective is an rnn.Objective, with these settings of it.
 
     clip_values, l2, memory: see Objective.
     frozen: patterns of parameter names that are not trained, by any optimizer: ("layer0.*", "*.b_*"). They are no part
@@ -247,7 +249,7 @@ class ObjectiveProblem(NamedArguments, CompiledProblem):
     parameters are frozen.
     """
 
-    #: True if `objective` has squared gradients of single cases, see BatchedObjective.
+    #: True if `objective` has squared gradients of single cases, see Objective.
     has_single_cases: ClassVar[bool] = False
 
     _: KW_ONLY

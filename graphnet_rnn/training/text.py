@@ -18,7 +18,7 @@ from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.base import Optimizer, Report
-from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
+from graphnet_rnn.optimizers.batches import Batch
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.settings import Count, CountOrZero, require_kinds, setting
@@ -158,7 +158,7 @@ class CarriedText(TextProblem):
     11
     """
 
-    objective: Objective | BatchedObjective = field(init=False)
+    objective: Objective = field(init=False)
 
     stride: int | None = setting(
         None, "time steps between segments: truncated BPTT(stride, time) (default: --time)", type=int
@@ -192,12 +192,12 @@ class CarriedText(TextProblem):
         self.carried: list[Array] = network.first_states(self.batch)
         self._warn_without_validation()
 
-    def _objective_of(self, initial: str, unscored: int) -> Objective | BatchedObjective:
+    def _objective_of(self, initial: str, unscored: int) -> Objective:
         """Objective of a segment, with its final states; "given" makes its initial states inputs."""
         network = self.model
         lanes = self.batch // self.shares
         u = network.unroll(self.time, lanes, initial=initial, unscored=unscored, random=self._random)
-        objective = Objective(
+        return Objective(
             u.cost,
             inputs=[u.inputs, u.targets, *(u.initial if initial == "given" else [])],
             also=u.after[self._batches.stride - 1],
@@ -206,7 +206,6 @@ class CarriedText(TextProblem):
             structure_scale=1 / (self.time - unscored),
             **self.objective_settings(),
         )
-        return objective if self.shares == 1 else BatchedObjective(objective)
 
     def share(self, ranks: Ranks) -> None:
         if ranks.size > self.shares:
@@ -214,38 +213,36 @@ class CarriedText(TextProblem):
                 f"{ranks.size} processes need at least as many shares; got {self.shares}. Increase shares, to a "
                 f"divisor of the batch size ({self.batch})"
             )
-        for objective in (self._first, self.objective):
-            if isinstance(objective, BatchedObjective):
-                objective.ranks = ranks
+        self._first.ranks = self.objective.ranks = ranks
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def compile(self) -> None:
         for objective in (self._first, self.objective):
-            (objective.objective if isinstance(objective, BatchedObjective) else objective).compile()
+            objective.compile()
 
-    def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
+    def feed(self, epoch: int, step: int) -> Objective:
         inputs, targets = self._batches[step]
         if step == 0:
             self.carried = self.model.first_states(self.batch)
         self._last = self.objective if step else self._first
         self._last.redraw()
         carried = [] if step == 0 and self._learned else self.carried
-        if isinstance(self._last, Objective):
+        if self.shares == 1:
             self._last.feed(inputs, targets, *carried)
         else:
             parts = [(inputs[:, at], targets[:, at], *(s[at] for s in carried)) for at in self._lanes]
-            self._last.feed(parts, curvature=parts)
+            self._last.feed_batches(parts, curvature=parts)
         return self._last
 
     def stepped(self, point: Array, report: Report) -> None:
         if report.gradients != 1:  # the last one was taken elsewhere
             self._last.gradient(point)
-        if isinstance(self._last, Objective):
-            self.carried = list(self._last.also_values)
+        if self.shares == 1:
+            self.carried = list(self._last.also_values)  # on a GPU they stay there
         else:
-            self._carry(self._last.also_values)
+            self._carry(self._last.also_by_batch)
 
     def _carry(self, parts: Mapping[int, Sequence[Array]]) -> None:
         assert parts, "the step returned no states"
@@ -258,7 +255,7 @@ class CarriedText(TextProblem):
         return 1.0 if step else self.time / self._batches.stride
 
     def arrays(self) -> dict[str, Array]:
-        if isinstance(self._last, BatchedObjective) and self._last.ranks.size > 1:
+        if self._last.ranks.size > 1:
             own = {k: [s[self._lanes[k]] for s in self.carried] for k in self._last.ranks.own(self.shares)}
             for parts in self._last.ranks.gather(own):
                 self._carry(parts)
@@ -291,7 +288,7 @@ class DrawnText(TextProblem):
     """
 
     has_single_cases: ClassVar[bool] = True
-    objective: BatchedObjective = field(init=False)
+    objective: Objective = field(init=False)
 
     gradient_batches: Count = setting(
         16,
@@ -327,16 +324,14 @@ class DrawnText(TextProblem):
         u = network.unroll(
             self.time, self.batch, initial=network.initial_state, unscored=self.unscored, random=self._random
         )
-        self.objective = BatchedObjective(
-            Objective(
-                u.cost,
-                inputs=[u.inputs, u.targets],
-                random=self._random,
-                structure=u.structure,
-                structure_scale=1 / (self.time - self.unscored),
-                **self.objective_settings(),
-            ),
+        self.objective = Objective(
+            u.cost,
+            inputs=[u.inputs, u.targets],
+            random=self._random,
+            structure=u.structure,
+            structure_scale=1 / (self.time - self.unscored),
             single=self._single(),
+            **self.objective_settings(),
         )
         self._warn_without_validation()
 
@@ -363,9 +358,9 @@ class DrawnText(TextProblem):
         return self._steps
 
     def compile(self) -> None:
-        self.objective.objective.compile()
+        self.objective.compile()
 
-    def feed(self, epoch: int, step: int) -> BatchedObjective:
+    def feed(self, epoch: int, step: int) -> Objective:
         if self._starts is None or self._starts[0] != epoch:
             order = np.random.default_rng([self.model.seed, epoch]).permutation(self._count)
             self._starts = epoch, order * self.time
@@ -373,7 +368,7 @@ class DrawnText(TextProblem):
         starts = self._starts[1][step * size : (step + 1) * size].reshape(self.gradient_batches, self.batch)
         batches = [self._sequences(each) for each in starts]
         self.objective.redraw()
-        self.objective.feed(batches, curvature=batches[: self.curvature_batches])
+        self.objective.feed_batches(batches, curvature=batches[: self.curvature_batches])
         return self.objective
 
     def _sequences(self, starts: Array) -> Batch:

@@ -112,9 +112,8 @@ def test_steps_transfer_only_scalars(name: str, transfers: list[int]) -> None:
     """Batches are transferred once."""
     optimizer, gpu = (OPTIMIZERS | {"batched": rnn.HessianFree(cg_steps=4)})[name], objective("cuda")
     if name == "batched":
-        arrays = [np.asarray(a) for a in gpu.fed]
-        gpu = rnn.BatchedObjective(gpu)
-        gpu.feed([arrays, [a.copy() for a in arrays]])
+        arrays = [np.asarray(a) for a in gpu.gradient_batches[0]]
+        gpu.feed_batches([arrays, [a.copy() for a in arrays]])
     theta = gpu.start()
     state = optimizer.init(theta)
     optimizer.step(gpu, theta, state)  # compiles, and brings constants

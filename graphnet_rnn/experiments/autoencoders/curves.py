@@ -160,7 +160,7 @@ class Reconstruction(Objective):
 
     @cached_property
     def _runner(self) -> Runner:
-        return Runner(self.network, backend=self._backend, threads=self.threads)
+        return Runner(self.network, backend=self.backend, threads=self.threads)
 
     def feed(self, *arrays: Any) -> None:
         """Sets the images of loss, gradient and curvature."""

@@ -10,7 +10,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.control.controller import Controller
 from graphnet_rnn.experiments.control.tasks import ControlTask
 from graphnet_rnn.optimizers.base import Report
-from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import Count, require_kinds, setting, shown
 from graphnet_rnn.training.problem import ObjectiveProblem
@@ -37,7 +36,7 @@ class Movements(ObjectiveProblem):
 
     item: ClassVar[str] = "movement"
     model: Controller = field(init=False)
-    objective: Objective | BatchedObjective = field(init=False)
+    objective: Objective = field(init=False)
 
     task: ControlTask
     steps: Count = setting(10, "steps of an epoch")
@@ -56,8 +55,7 @@ class Movements(ObjectiveProblem):
                 f"Movements: gradient_batches must be 1, not {self.gradient_batches}: {type(task).__name__} has the "
                 "same movements in every batch"
             )
-        self._single = task.objective(**self.objective_settings())
-        self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
+        self.objective = task.objective(**self.objective_settings())
         self.calls = 0
         #: Separate task, so that validation does not change the noise of training.
         self._judge = task.objective(**self.objective_settings())
@@ -66,16 +64,13 @@ class Movements(ObjectiveProblem):
         return self.steps
 
     def compile(self) -> None:
-        self._single.compile()
+        self.objective.compile()
 
-    def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
+    def feed(self, epoch: int, step: int) -> Objective:
         # Seed 0 is reserved for validation.
         first = 1 + (epoch * self.steps + step) * self.gradient_batches
         batches = [self.task.conditions(first + k) for k in range(self.gradient_batches)]
-        if isinstance(self.objective, BatchedObjective):
-            self.objective.feed(batches, curvature=batches)
-        else:
-            self.objective.feed(*batches[0])
+        self.objective.feed_batches(batches, curvature=batches)
         self.objective.redraw()
         return self.objective
 

@@ -17,7 +17,7 @@ from graphnet_rnn.experiments.dependencies.problems import Task, require_task
 from graphnet_rnn.experiments.dependencies.source import elman, settings, summed_over_time
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.base import Report
-from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import MANY, setting, shown, whole_number
 from graphnet_rnn.training.problem import CompiledProblem
 
@@ -42,7 +42,7 @@ class FreshSequences(CompiledProblem):
     judged: ClassVar[str] = "wrong"
     item: ClassVar[str] = "sequence"
     model: Network = field(init=False)
-    objective: BatchedObjective = field(init=False)
+    objective: Objective = field(init=False)
 
     task: Task
     network: Network = None  # type: ignore[assignment]  # that of the source, once it is made
@@ -83,9 +83,9 @@ class FreshSequences(CompiledProblem):
         self._require_room("batch", self.items)
         self._require_room("test", self.test)
         threads, backend = self.threads, self.backend
-        self.objective = BatchedObjective(
-            summed_over_time(task, self.model, self.batch, threads=threads, backend=backend),
-            single=summed_over_time(task, self.model, 1, threads=threads, backend=backend),
+        single = summed_over_time(task, self.model, 1, threads=threads, backend=backend)
+        self.objective = summed_over_time(
+            task, self.model, self.batch, threads=threads, backend=backend, single=single
         )
         self._generator = np.random.default_rng([self.seed, 0])
         #: Number of sequences that the network has read, with each gradient and each CG step.
@@ -106,10 +106,12 @@ class FreshSequences(CompiledProblem):
         return self.steps
 
     def compile(self) -> None:
-        self.objective.objective.compile()
+        self.objective.compile()
 
-    def feed(self, epoch: int, step: int) -> BatchedObjective:
-        self.objective.feed([self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)])
+    def feed(self, epoch: int, step: int) -> Objective:
+        self.objective.feed_batches(
+            [self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)]
+        )
         return self.objective
 
     def stepped(self, point: Array, report: Report) -> None:

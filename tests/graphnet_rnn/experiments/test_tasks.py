@@ -428,7 +428,7 @@ def test_texts_follow_their_distribution() -> None:
 
 XOR, ADD = TASKS["xor"](10), TASKS["addition"](10)
 LOGITS = np.zeros((XOR.time, 3, 1))
-NO_BATCH = rnn.BatchedObjective(summed_over_time(ADD, elman(ADD, units=3), 2))
+NO_BATCH = summed_over_time(ADD, elman(ADD, units=3), 2)
 NOTHING = np.zeros(NO_BATCH.size)
 # fmt: off
 REFUSED = {

@@ -52,8 +52,8 @@ def test_means_over_batches_match_means_over_cases() -> None:
     whole.feed(*part())
     w = whole.start()
     batches = [part(slice(i, i + 2)) for i in (0, 2, 4)]
-    found = rnn.BatchedObjective(objective(2))
-    found.feed(gradient=batches, curvature=batches, loss=batches)
+    found = objective(2)
+    found.feed_batches(gradient=batches, curvature=batches, loss=batches)
     assert found.loss(w) == pytest.approx(whole.loss(w))
     assert found.gradient(w)[0] == pytest.approx(whole.gradient(w)[0])
     assert np.allclose(found.gradient(w)[1], whole.gradient(w)[1])
@@ -64,15 +64,15 @@ def test_means_over_batches_match_means_over_cases() -> None:
 
 def test_each_part_has_its_own_batches() -> None:
     first, second, third = (part(slice(i, i + 2)) for i in (0, 2, 4))
-    found, alone = rnn.BatchedObjective(objective(2)), objective(2)
-    found.feed(gradient=[first, second], curvature=[second], loss=[third])
+    found, alone = objective(2), objective(2)
+    found.feed_batches(gradient=[first, second], curvature=[second], loss=[third])
     w, v = alone.start(), np.ones(alone.size)
     product = found.curvature(w)
     alone.feed(*third)
     assert found.loss(w) == alone.loss(w)
     alone.feed(*second)
     assert np.array_equal(product(v), alone.curvature(w)(v))
-    found.feed(gradient=[first, second])  # by default, the other batches are the first of `gradient`
+    found.feed_batches(gradient=[first, second])  # by default, the other batches are the first of `gradient`
     alone.feed(*first)
     assert found.loss(w) == alone.loss(w)
     assert np.array_equal(found.curvature(w)(v), alone.curvature(w)(v))
@@ -80,8 +80,10 @@ def test_each_part_has_its_own_batches() -> None:
 
 def test_squared_gradients_use_single_cases() -> None:
     alone = objective(1)
-    found = rnn.BatchedObjective(objective(3), single=objective(1))
-    found.feed([part(slice(0, 3)), part(slice(3, 6))], curvature=[part(slice(0, 3)), part(slice(3, 6))])
+    found = objective(3, single=objective(1))
+    found.feed_batches(
+        [part(slice(0, 3)), part(slice(3, 6))], curvature=[part(slice(0, 3)), part(slice(3, 6))]
+    )
     w = alone.start()
     expected = np.zeros(w.size)
     for i in range(CASES):
@@ -92,7 +94,6 @@ def test_squared_gradients_use_single_cases() -> None:
 
 def test_invalid_single_case_objectives_are_rejected() -> None:
     """With any other objective, the preconditioner would be wrong."""
-    whole = objective(3)
     singles = [
         (objective(3), "as large as those of a batch"),
         (objective(2), "of one case"),
@@ -101,8 +102,8 @@ def test_invalid_single_case_objectives_are_rejected() -> None:
     ]
     for single, words in singles:
         with case(words), pytest.raises(UsageError, match=words):
-            rnn.BatchedObjective(whole, single)
-    rnn.BatchedObjective(objective(1), objective(1))
+            objective(3, single=single)
+    objective(1, single=objective(1))
 
 
 def test_weight_decay() -> None:
@@ -116,7 +117,7 @@ def test_weight_decay() -> None:
             v = np.random.default_rng(3).standard_normal(w.size)
             assert decayed.loss(w) == pytest.approx(plain.loss(w) + 0.15 * w @ w)
             assert decayed.gradient(w)[0] == pytest.approx(decayed.loss(w))
-            assert rnn.BatchedObjective(decayed).penalty(w) == pytest.approx(0.15 * w @ w)
+            assert decayed.penalty(w) == pytest.approx(0.15 * w @ w)
             assert np.allclose(decayed.gradient(w)[1], plain.gradient(w)[1] + 0.3 * w)
             assert np.allclose(decayed.curvature(w)(v), plain.curvature(w)(v) + (0.3 * v if inside else 0))
 
@@ -308,29 +309,27 @@ def test_invalid_arguments_are_rejected() -> None:
     for given, words in ARGUMENTS:
         with case(words), pytest.raises(UsageError, match=words):
             rnn.minimize(bowl(), rnn.Adam(), **given)
-    batched = rnn.BatchedObjective(objective(2))
+    batched = objective(2)
     for fed, words in FED:
         with case(words), pytest.raises(UsageError, match=words):
-            batched.feed(fed)
-    batched.feed([part(slice(0, 2))])
+            batched.feed_batches(fed)
+    batched.feed_batches([part(slice(0, 2))])
     with pytest.raises(UsageError, match="need single="):
         batched.squared_gradients(batched.start())
     x, t = gn.input((2, 3), "float64", name="x"), gn.input((2,), "float64", name="t")
     w = gn.parameter(np.ones(3), name="w")
-    of_two = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(x @ w, t)), [w], [x, t]))
+    of_two = rnn.Objective(gn.mean(gn.squared_error(x @ w, t)), [w], [x, t])
     with pytest.raises(UsageError, match=r"t\[2\] has the cases of one batch, but the others make 2 batches"):
         of_two.divided(np.zeros((4, 3)), np.zeros(2))
     with pytest.raises(UsageError, match="l2"):
         objective(2, l2=float("nan"))
-    with pytest.raises(UsageError, match="objective must be an Objective, not None"):
-        rnn.BatchedObjective(None)
 
 
 def test_final_loss_is_that_of_all_batches() -> None:
     w, x = gn.parameter(np.zeros(1), name="w"), gn.input((2,), "float64", name="x")
-    batched = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x]))
+    batched = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x])
     data = np.array([0.0, 0, 0, 0, 10, 10])
-    batched.feed(batched.divided(data))
+    batched.feed_batches(batched.divided(data))
     for optimizer in (rnn.LBFGS(), rnn.SGD(0.25)):
         with case(optimizer):
             result = rnn.minimize(batched, optimizer, steps=30)
@@ -339,10 +338,13 @@ def test_final_loss_is_that_of_all_batches() -> None:
 
 def test_batches_of_weight_0_have_no_curvature() -> None:
     w, x = gn.parameter(np.zeros(1), name="w"), gn.input((2,), "float64", name="x")
-    batched = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x]))
+    batched = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x])
     batches = [(np.array([0.0, 1.0]),), (np.array([4.0, 5.0]),)]
-    batched.feed(batches, weights=[0, 1])
+    batched.feed_batches(batches, weights=[0, 1])
     assert rnn.minimize(batched, rnn.HessianFree(), steps=30).theta == pytest.approx(4.5, abs=1e-4)
     for weights in ([-1, 1], [np.nan, 1], [np.inf, 1], ["a", 1], [None, 1]):
-        with case(weights), pytest.raises(UsageError, match="feed: a weight must be a finite number >= 0"):
-            batched.feed(batches, weights=weights)
+        with (
+            case(weights),
+            pytest.raises(UsageError, match="feed_batches: a weight must be a finite number >= 0"),
+        ):
+            batched.feed_batches(batches, weights=weights)

@@ -20,7 +20,6 @@ from graphnet.graph.node import Array
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop, compiled_equations, vectors
-from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.compiled_equations import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
 from tests.graphnet_rnn.optimizers.toys import CENTRE, H, Quadratic, rosenbrock
@@ -260,11 +259,10 @@ def test_objective_depends_on_w_only() -> None:
 def test_fed_arrays_are_copied() -> None:
     """Changing the arrays later changes neither the loss nor curvature products."""
     network, u, arrays = small_network()
-    objective = objective_of(network, u)
-    batched = rnn.BatchedObjective(objective_of(network, u))
+    objective, batched = objective_of(network, u), objective_of(network, u)
     arrays = [np.array(array) for array in arrays]
     objective.feed(*arrays)
-    batched.feed([arrays])
+    batched.feed_batches([arrays, arrays])
     w, v = objective.start(), np.ones(objective.size, objective.start().dtype)
     found = [(each, each.loss(w), each.curvature(w)(v)) for each in (objective, batched)]
     for array in arrays:
@@ -317,9 +315,9 @@ def test_invalid_vectors_are_rejected_unchanged() -> None:
     with pytest.raises(UsageError, match=r"Objective\.curvature: the vector has shape"):
         objective.curvature(np.ones(3))(np.ones(4))
     for array in [np.ones(4), np.ones((3, 1)), 1.0, [[1.0], [2.0, 3.0]], np.full(3, 1e300)]:
-        for each, given in ((objective, [array]), (rnn.BatchedObjective(objective), [[(array,)]])):
+        for feed, given in ((objective.feed, array), (objective.feed_batches, [(array,)])):
             with named(array), pytest.raises(UsageError, match=r"Objective\.feed: .*x\[3\]"):
-                each.feed(*given)
+                feed(given)
     assert np.array_equal(objective.start(), np.ones(3))
     assert objective.loss([2, 2, 3.5]) == 1.0
 
@@ -381,18 +379,17 @@ def test_groups_name_the_keys_of_the_parameters() -> None:
     cost = gn.sum(one * one + two * two)
     parameters = {"encoder.layer0.w": one, "decoder.layer0.w": two}
     single = rnn.Objective(cost, parameters)
-    for objective in (single, rnn.BatchedObjective(single), ObjectiveBySize([single])):
-        for patterns, rates in (
-            ({"encoder.*": {"rate": 0.5}}, [0.5, 1]),
-            ({"*.layer0.*": {"rate": 2}}, [2, 2]),
-            ({"*": {"rate": 3}, "decoder.layer0.w": {"rate": 1}}, [3, 1]),
-        ):
-            state = SGD(0.1, groups=patterns).init(single.start(), objective)
-            assert state["group_rate"].tolist() == rates
-        with pytest.raises(
-            UsageError, match=r"'layer0\.\*', which no parameter matches; the parameters are encoder"
-        ):
-            SGD(0.1, groups={"layer0.*": {"rate": 2}}).init(single.start(), objective)
+    for patterns, rates in (
+        ({"encoder.*": {"rate": 0.5}}, [0.5, 1]),
+        ({"*.layer0.*": {"rate": 2}}, [2, 2]),
+        ({"*": {"rate": 3}, "decoder.layer0.w": {"rate": 1}}, [3, 1]),
+    ):
+        state = SGD(0.1, groups=patterns).init(single.start(), single)
+        assert state["group_rate"].tolist() == rates
+    with pytest.raises(
+        UsageError, match=r"'layer0\.\*', which no parameter matches; the parameters are encoder"
+    ):
+        SGD(0.1, groups={"layer0.*": {"rate": 2}}).init(single.start(), single)
     brackets = rnn.Objective(cost, {"w[1]": one, "w1": two})  # only * is a wildcard
     assert SGD(0.1, groups={"w[1]": {"rate": 2}}).init(brackets.start(), brackets)["group_rate"].tolist() == [
         2,

@@ -85,7 +85,7 @@ def test_hmm_surrogate_is_the_expected_information() -> None:
 
             cost = -gn.sum(u.log_likelihood * np.array([2.0, 0.0]))
             of_lanes = rnn.Objective(cost, objective.parameters, objective.inputs)
-            of_lanes.feed(*objective.fed)
+            of_lanes.feed(*objective.gradient_batches[0])
             first = information((hmm.B, 2 * counts[0][1]))
             assert pytest.approx(first, rel=1e-10, abs=1e-14) == matrix(of_lanes, w)[-12:, -12:]
     free = rnn.HMM(2, 3).unroll(3, 1)  # tables that are parameters themselves have no surrogate
@@ -317,7 +317,7 @@ def test_hessian_free_learns_with_structural_damping() -> None:
 
             def both(w: Array) -> list[Array]:
                 objective.set(w)
-                return list(pairs(*objective.fed))
+                return list(pairs(*objective.gradient_batches[0]))
 
             slopes = [
                 1 - h**2 if node.op.name == "Tanh" else h * (1 - h)

@@ -63,7 +63,7 @@ def training(ranks: Ranks, what: str, folder: str) -> None:
     problem = rnn.DrawnText(network, corpus, 6, 4, gradient_batches=4, sample=0, threads=1)
     feed = problem.feed
 
-    def at(epoch: int, step: int) -> rnn.BatchedObjective:
+    def at(epoch: int, step: int) -> rnn.Objective:
         if what == "hangs" and isinstance(ranks, MPIRanks) and epoch == 1 and step == 2:
             ranks.patience = 2.0  # timeout in seconds if the other rank hangs
         if ranks.rank == 1 and epoch == 1 and step == 2:

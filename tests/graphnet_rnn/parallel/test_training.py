@@ -232,8 +232,8 @@ def test_lazy_batches() -> None:
     symbols = np.random.default_rng(0).integers(0, SYMBOLS, (6, 2, 4, 2))
     found = []
     for batches in (symbols, [tuple(each) for each in symbols]):
-        objective = rnn.BatchedObjective(rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets]))
-        objective.feed(batches)  # type: ignore[arg-type]
+        objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
+        objective.feed_batches(batches)  # type: ignore[arg-type]
         found.append(objective.gradient(net.theta)[0])
     assert found[0] == found[1]
 
@@ -263,9 +263,9 @@ def test_plain_batches_are_divided() -> None:
     """A batch is divided into batches of the objective's size; their mean equals that of the whole batch."""
     net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS, dtype="float64")
 
-    def objective(batch: int) -> rnn.Objective:
+    def objective(batch: int, ranks: Ranks | None = None) -> rnn.Objective:
         u = net.unroll(5, batch, initial="zero")
-        return rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], threads=1)
+        return rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], threads=1, parallel=ranks)
 
     x, t = np.random.default_rng(0).integers(0, SYMBOLS, (2, 5, 12))
     whole = objective(12)
@@ -273,8 +273,8 @@ def test_plain_batches_are_divided() -> None:
     loss, g = whole.gradient(net.theta.copy())
 
     def work(ranks: Ranks) -> tuple[float, Any]:
-        found = rnn.BatchedObjective(objective(2), parallel=ranks)
-        found.feed(found.divided(x, t))
+        found = objective(2, ranks)
+        found.feed_batches(found.divided(x, t))
         return found.gradient(net.theta.copy())
 
     ((alone, slopes),) = by_threads(1, work)
@@ -283,7 +283,7 @@ def test_plain_batches_are_divided() -> None:
         assert same.tobytes() == slopes.tobytes()
     np.testing.assert_allclose(alone, loss, rtol=1e-12)
     np.testing.assert_allclose(slopes, g, atol=1e-12)
-    batched = rnn.BatchedObjective(objective(2))
+    batched = objective(2)
     assert len(batched.divided(x[:, :2], t[:, :2])) == 1
     for wrong, said in (
         ((x,), "2 arrays are needed, one for each input, not 1"),

@@ -182,16 +182,14 @@ def test_parameters_without_units_are_named() -> None:
             unit_groups(u.cost, u.network.parameters.values())
 
 
-def fed() -> tuple[Any, Any, Any]:
-    """Returns an objective, the same with batches, and its parameters."""
+def fed() -> tuple[Any, Any]:
+    """Returns an objective and its network."""
     net = rnn.Network([rnn.Elman(2)], 2, 2, loss="squared", dtype="float64")
     u = net.unroll(3, batch=2, initial="zero")
     objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
     x, t = np.ones((3, 2, 2)), np.zeros((3, 2, 2))
     objective.feed(x, t)
-    many = rnn.BatchedObjective(objective)
-    many.feed([(x, t)])
-    return objective, many, net
+    return objective, net
 
 
 M = OuterProduct()
@@ -213,11 +211,11 @@ BAD: list[tuple[Callable[[Any, Any, Any], Any], str]] = [
 
 
 def test_invalid_arguments_are_rejected() -> None:
-    objective, many, net = fed()
+    objective, net = fed()
     assert len(unit_groups(objective.cost, net.parameters)) == 2, "a mapping will do"
-    for (ask, words), asked in itertools.product(BAD, [objective, many]):
-        with case(words, asked), pytest.raises(GraphnetError, match=words):
-            ask(asked, objective.start(), net)
+    for ask, words in BAD:
+        with case(words), pytest.raises(GraphnetError, match=words):
+            ask(objective, objective.start(), net)
 
 
 def test_singular_metric_error_names_the_units() -> None:
@@ -228,7 +226,7 @@ def test_singular_metric_error_names_the_units() -> None:
     cases += itertools.product([0.0, np.nan, np.inf, 1e300], over_time, [slice(None)])
     for value, metric, inputs in cases:
         with case(value, metric), np.errstate(all="ignore"):
-            objective, _, _ = fed()
+            objective, _ = fed()
             x = np.ones((3, 2, 2))
             x[..., inputs] = value
             objective.feed(x, np.zeros((3, 2, 2)))

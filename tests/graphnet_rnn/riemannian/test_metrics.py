@@ -208,9 +208,9 @@ def test_batches_are_averaged_and_weight_decay_is_included() -> None:
         u = network.unroll(6, batch, initial="zero")
         return rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets], l2=0.5)
 
-    whole, halves = objective(6), rnn.BatchedObjective(objective(3))
+    whole, halves = objective(6), objective(3)
     whole.feed(data[:-1], data[1:])
-    halves.feed([(data[:-1, :3], data[1:, :3]), (data[:-1, 3:], data[1:, 3:])])
+    halves.feed_batches([(data[:-1, :3], data[1:, :3]), (data[:-1, 3:], data[1:, 3:])])
     slopes = whole.gradient(theta)[1]
     for part in ("outputs", "hidden"):
         found = []
@@ -237,6 +237,8 @@ class Cliff(Plain):
 
     def loss(self, w: Array) -> float:
         return -1.0 if w[0] < 0 else super().loss(w)
+
+    gradient_loss = loss
 
     def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:
         loss, g, numbers = super().metric(w, metric, part, draw)

@@ -29,8 +29,7 @@ def problem(batches: int = 1) -> tuple[Any, Callable[[int], None]]:
     data = [(x[:-1], x[1:]) for x in data]
     if batches == 1:
         return objective, lambda step: objective.feed(*data[step])
-    many = rnn.BatchedObjective(objective)
-    return many, lambda step: many.feed(data[step * batches : (step + 1) * batches])
+    return objective, lambda step: objective.feed_batches(data[step * batches : (step + 1) * batches])
 
 
 def test_run_matches_the_equations() -> None:

@@ -59,9 +59,8 @@ def losses_by_hand(net: rnn.Network, x: Array, t: Array, weights: Array, unscore
 def taken(problem: rnn.Arrays, x: Array) -> list[int]:
     """Numbers of the cases that were fed for the step, in their order, without padding cases."""
     objective = problem.objective
-    batches = objective.gradient_batches if isinstance(objective, rnn.BatchedObjective) else [objective.fed]
     found = []
-    for inputs, _, weights in batches:
+    for inputs, _, weights in objective.gradient_batches:
         for column, weight in zip(np.moveaxis(inputs, 1, 0), weights, strict=True):
             (case,) = np.flatnonzero((np.moveaxis(x, 1, 0) == column).all(axis=(1, 2)))
             found += [int(case)] if weight or WEIGHTS[case] == 0 else []
@@ -110,7 +109,7 @@ def test_run_matches_a_loop_by_hand(tmp_path: Path) -> None:
             assert outcome.best == min(row["valid_loss"] for row in epochs)
 
 
-def test_steps_of_several_batches_match_a_batched_objective() -> None:
+def test_steps_of_several_batches_match_steps_by_hand() -> None:
     """Hessian-free steps equal steps by hand on the same batches; an incomplete last step is left out."""
     x, t = data("softmax", 20)
     net, other = (network("softmax", seed=1) for _ in range(2))
@@ -127,11 +126,11 @@ def test_steps_of_several_batches_match_a_batched_objective() -> None:
     Trainer(problem, Training(optimizer, epochs=2, stopping=None), listeners=[Told(look)]).run()
     u = other.unroll(TIME, 3, initial="zero")
     damped = {"structure": u.structure, "structure_scale": 1 / TIME}
-    objective = rnn.BatchedObjective(rnn.Objective(u.cost, other.parameters, [u.inputs, u.targets], **damped))
+    objective = rnn.Objective(u.cost, other.parameters, [u.inputs, u.targets], **damped)
     theta = objective.start()
     state = optimizer.init(theta)
     for batches in seen:
-        objective.feed(batches, curvature=batches[:1])
+        objective.feed_batches(batches, curvature=batches[:1])
         optimizer.step(objective, theta, state)
     np.testing.assert_allclose(net.theta, theta, rtol=1e-7, atol=1e-9)
 
@@ -418,11 +417,11 @@ def test_batches_hold_similar_lengths() -> None:
     orders, fed = [], []
     for epoch in range(2):
         for step in range(len(problem)):
-            arrays = problem.feed(epoch, step).fed
+            arrays = problem.feed(epoch, step).gradient_batches[0]
             assert set(arrays[3] < 5) in ({True}, {False})
             assert len(arrays[0]) == (3 if arrays[3][0] < 5 else 11)
             fed.append(tuple(arrays[0][0, :, 0]))
-        orders.append([len(problem.feed(epoch, step).fed[0]) for step in range(len(problem))])
+        orders.append([len(problem.feed(epoch, step).gradient_batches[0][0]) for step in range(len(problem))])
     assert len(orders[0]) == 8
     assert orders[0] != sorted(orders[0])
     assert orders[0] != orders[1]
@@ -580,7 +579,7 @@ def test_labels_are_not_masked_as_steps() -> None:
     labels[:, 0] = draw.integers(0, OUTPUTS - 1, TIME)
     x = draw.normal(size=(TIME, TIME, INPUTS))
     problem = rnn.Arrays(network("ctc"), Sequences(x, labels, [2, 6, 3, 4, 5, 2]), batch=TIME, valid=None)
-    fed = problem.feed(0, 0).fed
+    fed = problem.feed(0, 0).gradient_batches[0]
     np.testing.assert_array_equal(np.sort(fed[1][:, 0]), np.sort(labels[:, 0]))
     assert (fed[1][:, 1:] == -1).all()
 
