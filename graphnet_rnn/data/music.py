@@ -40,8 +40,9 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     path: the file; all its tracks and channels are merged.
     frames_per_second: frames of the piano roll for each second of music, default 10.
 
-    A key sounds from the frame of its onset, for at least one frame; its end is rounded to the nearest frame. A key
-    that is never released sounds to the end of its track. Keys that a piano lacks are left out.
+    A key sounds from the frame of its onset, for at least one frame; its end is rounded to the nearest frame. Onsets
+    less than 1 % of a frame before the next one count as its own, since files round them to ticks. A key that is never
+    released sounds to the end of its track. Keys that a piano lacks are left out.
     Raises UsageError without mido, DataError for a file without a key of a piano, or of more than ten hours.
 
     >>> rnn.data.write_midi("chord.mid", np.ones((20, 88)))

@@ -119,9 +119,10 @@ def cost_over_text(
 
     network: causal network with a vocabulary. data: a Corpus, whose parts are read one after another with the states
     carried on (as in the source), or a text. characters: length of a piece, 1000 by default. context: number of
-    characters that each lane reads of the one before it, 50 by default. lanes: number of parts read in parallel, 32 by
-    default; 1 carries the states through the whole text (and is slower). unknown: character to read in place of those
-    that the vocabulary lacks. progress: called with (characters read, total).
+    characters that each lane reads of the one before it, 50 by default; those at the start of the text are not scored.
+    A piece without a scored character costs NaN. lanes: number of parts read in parallel, 32 by default; 1 carries the
+    states through the whole text (and is slower). unknown: character to read in place of those that the vocabulary
+    lacks. progress: called with (characters read, total).
     Raises UsageError, DataError.
     Source: Lynge 2016, figs 5.1 to 5.3.
 

@@ -60,6 +60,10 @@ class EarlyStopping(NamedArguments):
         return not costs[-1] <= before * (kept if before > 0 else 2 - kept)
 
 
+#: Its identity distinguishes the default from an equal rule that is given.
+_BY_DEFAULT = EarlyStopping()
+
+
 @dataclass(frozen=True)
 class Training(NamedArguments):
     """Settings of a Trainer: optimizer, learning rate schedule, and when to stop.
@@ -103,7 +107,7 @@ class Training(NamedArguments):
         "validate and save a running mean of the weights with this decay, e.g. 0.999",
         type=float,
     )
-    stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
+    stopping: EarlyStopping | None = _BY_DEFAULT
     goal: float | None = setting(None, "stop when the validation measure is at most this", type=float)
     log_every: Count = setting(10, "steps between rows of the history")
     checkpoint_seconds: Amount = setting(20.0, "maximum time between checkpoints, in seconds", free=True)
@@ -112,7 +116,7 @@ class Training(NamedArguments):
     def __post_init__(self, patience: int | None) -> None:
         require_kinds(self)
         if patience is not None:
-            if self.stopping != EarlyStopping():
+            if self.stopping is not _BY_DEFAULT:
                 raise UsageError(
                     "Training: stopping and patience both set early stopping; give only one of them"
                 )
