@@ -1,9 +1,11 @@
 """Optimizers of an objective over a flat vector, independent of networks.
 
 base         base class of optimizers: settings, a state of arrays, and a step
-objective    the cost as a function of the flat vector: loss, gradient, curvature
-batched      loss, gradient and curvature averaged over several batches
-by_size      batches of several sizes, one graph for each size
+objective    a cost as a function of the flat vector: loss, gradient, curvature, on one batch or several
+objective_arguments  checks of its arguments
+batches      batches of a step, and means over them
+compiled_cost  compiled functions of a cost, for batches of one size
+flat_parameters  parameters as one vector
 structure    hidden units for structural damping
 vectors      operations on long vectors
 compiled_equations  compiles an optimizer's equations into in-place functions; gradient clipping

@@ -90,6 +90,18 @@ class Objective:
     >>> objective.feed(np.array([np.inf, 2.0]))
     >>> objective.explain_non_finite().splitlines()[0]
     'Input: x[2] holds an infinity.'
+
+    >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1, initial="zero")
+    >>> objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
+    >>> objective.feed(np.zeros((5, 1), int), np.ones((5, 1), int))
+    >>> metric = rnn.riemannian.OuterProduct("quasi-diagonal")
+    >>> loss, gradient, numbers = objective.metric(objective.start(), metric)
+    >>> gradient.shape, numbers.shape, objective.metric_size(metric)
+    ((32,), (63,), 63)
+    >>> solve = objective.metric_solver(metric, "all", numbers, damping=1.0)
+    >>> step = -solve(gradient)
+    >>> step.shape, float(step @ gradient) < 0
+    ((32,), True)
     """
 
     def __init__(
@@ -362,7 +374,7 @@ class Objective:
         return self._loss(self.gradient_batches, self._vector("gradient_loss", w))
 
     def _loss(self, batches: WeightedBatches, w: Array) -> float:
-        losses = [self._of(batch).loss(w, batch) for _, batch in self._own(batches)]
+        losses = [self._of(batch).loss(w, batch) for _, batch in self._fed(batches).own()]
         return batches.mean_of_numbers(losses) + self.penalty(w)
 
     def penalty(self, w: Array) -> float:
@@ -378,16 +390,16 @@ class Objective:
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
-        w, losses = self._vector("gradient", w), list[float]()
-        self.also_by_batch = {}
+        w, batches = self._vector("gradient", w), self._fed(self.gradient_batches)
+        losses, self.also_by_batch = list[float](), {}
 
         def gradients() -> Iterator[Array]:
-            for number, batch in self._own(self.gradient_batches):
+            for number, batch in batches.own():
                 loss, g, self.also_by_batch[number] = self._of(batch).gradient(w, batch)
                 losses.append(loss)
                 yield g
 
-        return self._with_penalty(losses, self.gradient_batches.mean(gradients(), w), w)
+        return self._with_penalty(losses, batches.mean(gradients(), w), w)
 
     def _with_penalty(self, losses: list[float], g: Array, w: Array) -> tuple[float, Array]:
         g = g.astype(self._flat.dtype, copy=False)
@@ -419,8 +431,8 @@ class Objective:
             cases = cases_of(batch, self._of(batch).inputs, single.inputs)
             return summed(each(), 0, len(cases)) / len(cases)
 
-        batches = self.curvature_batches
-        return batches.mean((squares(batch) for _, batch in self._own(batches)), w)
+        batches = self._fed(self.curvature_batches)
+        return batches.mean((squares(batch) for _, batch in batches.own()), w)
 
     @property
     def units(self) -> int:
@@ -444,12 +456,12 @@ class Objective:
                 f"{self.cost.describe()} (made at {self.cost.origin}) holds no tanh and no σ of a cell, or "
                 "structure=() was given; give structure=[(a, h), ...]"
             )
-        at, batches = self._vector("curvature", w).copy(), self.curvature_batches
+        at, batches = self._vector("curvature", w).copy(), self._fed(self.curvature_batches)
         products: dict[CompiledCost, Callable[[Array, Batch], Array]] = {}
         added = self.l2 if self.l2_in_curvature else 0.0
 
         def each(v: Array) -> Iterator[Array]:
-            for _, batch in self._own(batches):
+            for _, batch in batches.own():
                 cost = self._of(batch)
                 if cost not in products:
                     products[cost] = cost.curvature(at, structural)
@@ -471,7 +483,8 @@ class Objective:
         """Describes the first node with a NaN or infinity on the gradient's batches, in the cost, then in its gradient;
         "" if none.
         """
-        found = (self._of(batch).explain_non_finite(batch) for _, batch in self._own(self.gradient_batches))
+        batches = self._fed(self.gradient_batches)
+        found = (self._of(batch).explain_non_finite(batch) for _, batch in batches.own())
         return next(filter(None, self.ranks.gather(next(filter(None, found), ""))), "")
 
     # -- metrics -----------------------------------------------------------------------------
@@ -487,27 +500,15 @@ class Objective:
         draw: seed of the metric's random numbers, if it uses any.
 
         l2 is part of C and ∇C, but not of the metric.
-
-        >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1, initial="zero")
-        >>> objective = rnn.Objective(u.cost, u.network.parameters, [u.inputs, u.targets])
-        >>> objective.feed(np.zeros((5, 1), int), np.ones((5, 1), int))
-        >>> metric = rnn.riemannian.OuterProduct("quasi-diagonal")
-        >>> loss, gradient, numbers = objective.metric(objective.start(), metric)
-        >>> gradient.shape, numbers.shape, objective.metric_size(metric)
-        ((32,), (63,), 63)
-        >>> solve = objective.metric_solver(metric, "all", numbers, damping=1.0)
-        >>> step = -solve(gradient)
-        >>> step.shape, float(step @ gradient) < 0
-        ((32,), True)
         """
         w, metric = self._vector("metric", w), asked_for("Objective.metric", metric, part)
-        batches, losses = self.gradient_batches, list[float]()
+        batches, losses = self._fed(self.gradient_batches), list[float]()
         first = whole_number("Objective.metric: draw", draw, least=0) * len(batches)
         relative, self.also_by_batch = self._relative(w), {}
 
         def parts() -> Iterator[Array]:
             """Slopes and numbers end to end, so that there is one sum."""
-            for number, batch in self._own(batches):
+            for number, batch in batches.own():
                 loss, g, self.also_by_batch[number], found = self._of(batch).metric(
                     w, batch, metric, part, first + number, relative[number]
                 )
@@ -530,7 +531,7 @@ class Objective:
         if not batches.weighted or len(batches) == 1:
             return [1.0] * len(batches)
         shares = batches.weights / batches.total
-        own = [self._of(batch).loss_sums(w, batch) for _, batch in self._own(batches)]
+        own = [self._of(batch).loss_sums(w, batch) for _, batch in batches.own()]
         sums = np.array([each for of_rank in self.ranks.gather(own) for each in of_rank])
         with np.errstate(invalid="ignore"):  # without weights, or without those of a batch
             scale = (shares * sums[:, 0]).sum() / (shares**2 * sums[:, 1]).sum()
@@ -550,14 +551,14 @@ class Objective:
         solver = self._present.over(asked_for(own, metric, part), part).flat_solver(own, numbers, damping)
         return Solver(lambda g: solver(np.asarray(self._vector("metric_solver", g))), solver.condition)
 
-    def _own(self, batches: WeightedBatches) -> Iterator[tuple[int, Batch]]:
-        """Yields this process's batches, with their numbers."""
+    def _fed(self, batches: WeightedBatches) -> WeightedBatches:
+        """Returns the batches. Raises UsageError if nothing was fed."""
         if not batches:
             raise UsageError(
                 f"Objective: {len(self.inputs)} inputs have no arrays yet; call feed(...) with one for each of "
                 f"{', '.join(node.describe() for node in self.inputs)}"
             )
-        return batches.own()
+        return batches
 
 
 def _shown(shapes: tuple[tuple[int, ...], ...]) -> str:
