@@ -25,44 +25,45 @@ class WeightedBatches(list[Batch]):
         self, batches: Iterable[Batch], ranks: Ranks, weights: Sequence[float] | None = None
     ) -> None:
         super().__init__(batches)
-        self._ranks = ranks
-        self.weighted = weights is not None
+        self.ranks = ranks
         self.weights = np.ones(len(self)) if weights is None else np.array(weights)
+        if len(self) == 1 and self.weights[0]:
+            self.weights = np.ones(1)  # the mean of one batch is its value, without rounding
+        self.equal = weights is None or len(self) == 1
 
     @property
     def total(self) -> float:
         """Sum of the weights, 1 if it is 0."""
         return float(self.weights.sum()) or 1.0
 
+    @property
+    def alone(self) -> bool:
+        """True if a mean is the value of one batch, and all processes compute it."""
+        return self.ranks.size == len(self) == 1 and self.weights[0] != 0
+
     def own(self) -> Iterator[tuple[int, Batch]]:
         """Yields this process's batches, with their numbers."""
-        for number in self._ranks.own(len(self)):
+        for number in self.ranks.own(len(self)):
             yield number, self[number]
 
-    @property
-    def _alone(self) -> bool:
-        """True if a mean is its only term."""
-        return self._ranks.size == len(self) == 1 and self.weights[0] != 0
+    def mean(self, own: Iterable[Array], like: Array, dtype: np.dtype[Any]) -> Array:
+        """Returns the mean of one vector per batch, beside the vector `like`: float64, or `dtype` for one batch.
 
-    def mean(self, own: Iterable[Array], like: Array) -> Array:
-        """Returns the mean of one vector per batch, beside the vector `like`; of several, in float64.
-
-        own: those of this process's batches.
+        own: those of this process's batches, of this dtype. The bits do not depend on the number of processes.
         """
-        if self._alone:
+        if self.alone:
             (vector,) = own
             return vector
-        weights = self.weights[self._ranks.own(len(self))]
+        weights = self.weights[self.ranks.own(len(self))]
         terms = (_times(weight, double(vector)) for weight, vector in zip(weights, own, strict=True))
-        return beside(like, self._ranks.sum(len(self), terms, like.size)) / self.total
+        found = beside(like, self.ranks.sum(len(self), terms, like.size)) / self.total
+        return found.astype(dtype) if len(self) == 1 else found
 
     def mean_of_numbers(self, own: Sequence[float]) -> float:
-        """Returns the mean of one number per batch, likewise."""
-        if self._alone:
-            return own[0]
-        weights = self.weights[self._ranks.own(len(self))]
+        """Returns the mean of one number per batch."""
+        weights = self.weights[self.ranks.own(len(self))]
         terms = (_times(weight, each) for weight, each in zip(weights, own, strict=True))
-        return self._ranks.sum_numbers(len(self), terms) / self.total
+        return self.ranks.sum_numbers(len(self), terms) / self.total
 
 
 def _times(weight: float, of: Any) -> Any:

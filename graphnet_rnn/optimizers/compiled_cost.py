@@ -21,7 +21,7 @@ from graphnet_rnn.optimizers.flat_parameters import FlatParameters
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.metrics import Metric
-from graphnet_rnn.riemannian.over_cost import OverCost
+from graphnet_rnn.riemannian.over_cost import OverCost, hidden_unit_count
 
 
 class CompiledCost:
@@ -61,12 +61,21 @@ class CompiledCost:
         """Pairs (a, h = e(a)) of the hidden units for structural damping."""
         return hidden_units(self.cost) if self._listed is None else self._listed
 
+    @cached_property
+    def units(self) -> int:
+        """Number of hidden units."""
+        return hidden_unit_count(self.cost, self.flat.nodes)
+
     def placed(self, arrays: Batch) -> Batch:
         """Copies the arrays, one for each input, to the back end's memory."""
         return tuple(self._placed(array, node) for array, node in zip(arrays, self.inputs, strict=True))
 
     def _placed(self, array: Any, node: Node) -> Any:
-        _require_shape(array, node)
+        if shape_of(array, node) != node.shape:
+            raise UsageError(
+                f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype} of shape "
+                f"{list(node.shape)}, not of shape {list(shape_of(array, node))}"
+            )
         if self.flat.apart and hasattr(array, "shape") and not isinstance(array, (np.ndarray, np.generic)):
             # An array of that memory, or of another library: its dtype is checked where it is read.
             return self.flat.place(array) if gn.backend_of(array) == self.flat.backend else array
@@ -226,15 +235,11 @@ class CompiledCost:
         return self._functions[name]
 
 
-def _require_shape(array: Any, node: Node) -> None:
+def shape_of(array: Any, node: Node) -> tuple[int, ...]:
+    """Returns the shape of an array for this input."""
     try:
-        shape = array.shape if hasattr(array, "shape") else np.shape(array)
+        return tuple(array.shape) if hasattr(array, "shape") else np.shape(array)
     except ValueError as error:
         raise UsageError(
             f"Objective.feed: the value for {node.describe()} cannot be converted to an array: {error}"
         ) from None
-    if shape != node.shape:
-        raise UsageError(
-            f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype} of shape {list(node.shape)}, "
-            f"not of shape {list(shape)}"
-        )

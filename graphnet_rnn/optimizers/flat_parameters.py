@@ -22,8 +22,9 @@ class FlatParameters:
 
     def __init__(self, nodes: list[Node], backend: str) -> None:
         self.nodes, self.backend = nodes, backend
-        self.ends = list(accumulate(node.size for node in nodes))
-        self.size = self.ends[-1]
+        #: Position of each parameter in the vector.
+        self.slices = flat_parts(nodes)
+        self.size = self.slices[-1].stop
         self.dtype = np.result_type(*(node.dtype for node in nodes))
 
     @cached_property
@@ -50,22 +51,22 @@ class FlatParameters:
     def set(self, vector: Array) -> None:
         """Sets the parameters to the values of the vector."""
         vector = np.asarray(vector)
-        for end, node in zip(self.ends, self.nodes, strict=True):
-            node.value[...] = vector[end - node.size : end].reshape(node.shape)
+        for at, node in zip(self.slices, self.nodes, strict=True):
+            node.value[...] = vector[at].reshape(node.shape)
 
     def cut(self, vector: Node) -> list[Node]:
         """Cuts a node of all parameters into one of each."""
         return [
-            gn.cast(gn.reshape(vector[end - node.size : end], node.shape), node.dtype)
-            for end, node in zip(self.ends, self.nodes, strict=True)
+            gn.cast(gn.reshape(vector[at], node.shape), node.dtype)
+            for at, node in zip(self.slices, self.nodes, strict=True)
         ]
 
     def arguments(self, v: Array) -> list[Array]:
         """Converts a vector to arguments for `directions`."""
         if self.apart:
             return [v.astype(self.dtype, copy=False)]
-        pieces = np.split(np.asarray(v), self.ends[:-1])
-        return [p.reshape(n.shape).astype(n.dtype) for p, n in zip(pieces, self.nodes, strict=True)]
+        v = np.asarray(v)
+        return [v[at].reshape(n.shape).astype(n.dtype) for at, n in zip(self.slices, self.nodes, strict=True)]
 
     def outputs(self, nodes: Sequence[Node]) -> list[Node]:
         """Converts one node for each parameter to outputs of a function."""

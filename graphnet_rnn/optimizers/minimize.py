@@ -96,8 +96,8 @@ def minimize(
     """Runs optimizer steps until the gradient's norm is at most `tolerance`, no step can gain more, or `steps` are
     done.
 
-    objective: an rnn.Objective or LongSequence. Its parameters have the current values in callbacks,
-    and the final values afterwards.
+    objective: an rnn.Objective or LongSequence. Its parameters have the current values in callbacks, and the final
+    values afterwards.
     optimizer: default rnn.Adam().
     steps: maximum number of steps, default 1000.
     start: initial parameters, a vector; by default the objective's present values.

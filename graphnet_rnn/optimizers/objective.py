@@ -20,8 +20,8 @@ from graphnet_rnn.optimizers.batches import (
     listed_batches,
     require_single,
 )
-from graphnet_rnn.optimizers.compiled_cost import CompiledCost
-from graphnet_rnn.optimizers.flat_parameters import FlatParameters, flat_parts
+from graphnet_rnn.optimizers.compiled_cost import CompiledCost, shape_of
+from graphnet_rnn.optimizers.flat_parameters import FlatParameters
 from graphnet_rnn.optimizers.objective_arguments import (
     checked_nodes,
     checked_pairs,
@@ -34,7 +34,6 @@ from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks, summed
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, asked_for
-from graphnet_rnn.riemannian.over_cost import hidden_unit_count
 from graphnet_rnn.settings import amount, limit, shown, whole_number, yes_or_no
 
 
@@ -141,7 +140,7 @@ class Objective:
         self._flat = FlatParameters(self.parameters, backend)
         self._costs: dict[tuple[tuple[int, ...], ...], CompiledCost] = {}
         self.add_size(cost, inputs, also, at, structure, structure_scale)
-        self.cost, self.inputs = cost, next(iter(self._costs.values())).inputs
+        self.cost, self.inputs = cost, self._first.inputs
         self._require_single(single)
         self.single = single
         # A cost without inputs needs no feed.
@@ -191,6 +190,12 @@ class Objective:
             self._how,
         )
         require_connected(new.cost, new.also, new.inputs, self.parameters)
+        first = next(iter(self._costs.values()), new)
+        if (len(new.inputs), len(new.also)) != (len(first.inputs), len(first.also)):
+            raise UsageError(
+                f"Objective.add_size: inputs and also must be {len(first.inputs)} and {len(first.also)} nodes, as "
+                f"those of the first size, not {len(new.inputs)} and {len(new.also)}"
+            )
         if new.shapes in self._costs:
             raise UsageError(
                 f"Objective.add_size: the sizes of inputs must differ, but there is a cost of {_shown(new.shapes)}"
@@ -202,6 +207,8 @@ class Objective:
             return
         if not isinstance(single, Objective):
             raise UsageError(f"Objective: single must be an Objective, not {shown(single)}")
+        if single.ranks.size > 1:
+            raise UsageError("Objective: single must not be shared by processes; leave out its `parallel`")
         ours, its = ([list(node.shape) for node in o.parameters] for o in (self, single))
         if ours != its:
             raise UsageError(
@@ -218,7 +225,7 @@ class Objective:
     @property
     def slices(self) -> list[slice]:
         """Position of each parameter in the vector."""
-        return flat_parts(self.parameters)
+        return self._flat.slices
 
     def start(self) -> Array:
         """Returns the present parameters as a new vector, in the back end's memory."""
@@ -264,8 +271,8 @@ class Objective:
         curvature: by default the gradient's first batch with a weight above 0.
         loss: batches for the reduction ratio and line searches; by default those of the curvature.
         weights: weight of each gradient batch in the mean, e.g. the sum of its cases' weights; default all 1. The
-        batches of the curvature and the loss must then be among the gradient's. If all are 0, the cost and its gradient
-        are 0.
+        batches of the curvature and the loss must then be among the gradient's. If all are 0, only the l2 penalty
+        remains.
         Raises UsageError for batches or weights that do not fit.
         """
         placed: dict[int, Batch] = {}
@@ -277,20 +284,22 @@ class Objective:
             found = listed_batches(name, batches, self.inputs)
             originals.append(list(batches))
             ids = [id(batch) for batch in originals[-1]]
+            own = None
             if weights is not None and name == "gradient":
-                weight_of.update(zip(ids, checked_weights(weights, len(ids)), strict=True))
-            if weights is not None and not weight_of.keys() >= set(ids):
-                raise UsageError(
-                    f"Objective.feed_batches: with weights, the batches of the {name} must be objects from the list of "
-                    "the gradient's batches"
-                )
+                own = checked_weights(weights, len(ids))
+                weight_of.update(zip(ids, own, strict=True))
+            elif weights is not None:
+                if not weight_of.keys() >= set(ids):
+                    raise UsageError(
+                        f"Objective.feed_batches: with weights, the batches of the {name} must be objects from the "
+                        "list of the gradient's batches"
+                    )
+                own = [weight_of[i] for i in ids]
             for number in self.ranks.own(len(found)):
                 if ids[number] not in placed:
                     placed[ids[number]] = self._of(found[number]).placed(found[number])
                 found[number] = placed[ids[number]]
-            return WeightedBatches(
-                found, self.ranks, None if weights is None else [weight_of[i] for i in ids]
-            )
+            return WeightedBatches(found, self.ranks, own)
 
         of_gradient = listed("gradient", gradient)
         if curvature is None:
@@ -306,7 +315,7 @@ class Objective:
         arrays: one for each input.
 
         If the cost is a mean over the cases of a batch, the mean over these batches is the mean over all cases. The
-        order of summation depends on the inputs' size only, not on the number of processes.
+        order of summation depends on the size of `inputs` only, not on the number of processes.
         Raises UsageError unless the arrays are a whole multiple of the inputs, on one axis.
 
         >>> w, x = gn.parameter(np.zeros(2), name="w"), gn.input((5, 2), "float64", name="x")
@@ -319,10 +328,9 @@ class Objective:
 
     def _of(self, batch: Batch) -> CompiledCost:
         """Returns the cost for batches of this size."""
-        costs = list(self._costs.values())
-        if len(costs) == 1:
-            return costs[0]
-        shapes = tuple(np.shape(array) for array in batch)
+        if len(self._costs) == 1:
+            return self._first
+        shapes = tuple(map(shape_of, batch, self.inputs))
         if shapes not in self._costs:
             there = "; ".join(map(_shown, self._costs))
             raise UsageError(
@@ -331,15 +339,17 @@ class Objective:
         return self._costs[shapes]
 
     @property
+    def _first(self) -> CompiledCost:
+        return next(iter(self._costs.values()))
+
+    @property
     def _present(self) -> CompiledCost:
         """The cost of the gradient's first batch."""
-        return (
-            self._of(self.gradient_batches[0]) if self.gradient_batches else next(iter(self._costs.values()))
-        )
+        return self._of(self.gradient_batches[0]) if self.gradient_batches else self._first
 
     @property
     def also_values(self) -> tuple[Array, ...]:
-        """Values of `also` on the batch of the last gradient; with several, those on the first."""
+        """Values of `also` on the batch of the last gradient; of several batches, see `also_by_batch`."""
         return self.also_by_batch.get(0, ())
 
     def redraw(self) -> None:
@@ -371,6 +381,8 @@ class Objective:
 
     def gradient_loss(self, w: Array) -> float:
         """C(w), on the batches of the gradient"""
+        if self.gradient_batches is self.loss_batches:
+            return self.loss(w)
         return self._loss(self.gradient_batches, self._vector("gradient_loss", w))
 
     def _loss(self, batches: WeightedBatches, w: Array) -> float:
@@ -389,7 +401,7 @@ class Objective:
         return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
     def gradient(self, w: Array) -> tuple[float, Array]:
-        """C(w) and ∇C(w)"""
+        """C(w) and ∇C(w), in the dtype of the parameters"""
         w, batches = self._vector("gradient", w), self._fed(self.gradient_batches)
         losses, self.also_by_batch = list[float](), {}
 
@@ -399,7 +411,7 @@ class Objective:
                 losses.append(loss)
                 yield g
 
-        return self._with_penalty(losses, batches.mean(gradients(), w), w)
+        return self._with_penalty(losses, batches.mean(gradients(), w, self._flat.dtype), w)
 
     def _with_penalty(self, losses: list[float], g: Array, w: Array) -> tuple[float, Array]:
         g = g.astype(self._flat.dtype, copy=False)
@@ -418,7 +430,7 @@ class Objective:
         >>> objective.squared_gradients(objective.start()).tolist()
         [1.0, 1.0]
         """
-        single = self.single
+        w, single = self._vector("squared_gradients", w), self.single
         if single is None:
             raise UsageError("Objective: squared gradients need single=, the objective of one case")
 
@@ -432,12 +444,12 @@ class Objective:
             return summed(each(), 0, len(cases)) / len(cases)
 
         batches = self._fed(self.curvature_batches)
-        return batches.mean((squares(batch) for _, batch in batches.own()), w)
+        return batches.mean((squares(batch) for _, batch in batches.own()), w, np.dtype(float))
 
     @property
     def units(self) -> int:
         """Number of hidden units of the cost: columns of pre-activations, except those of the output and states."""
-        return hidden_unit_count(self._present.cost, self.parameters)
+        return self._present.units
 
     def compile(self) -> None:
         """Compiles the gradient now instead of at its first call; raises the errors of gn.compile."""
@@ -469,7 +481,7 @@ class Objective:
 
         def product(v: Array) -> Array:
             v = self._vector("curvature", v)
-            bend = batches.mean(each(v), v)
+            bend = batches.mean(each(v), v, self._flat.dtype)
             return bend + bend.dtype.type(added) * v if added else bend
 
         return product
@@ -485,7 +497,7 @@ class Objective:
         """
         batches = self._fed(self.gradient_batches)
         found = (self._of(batch).explain_non_finite(batch) for _, batch in batches.own())
-        return next(filter(None, self.ranks.gather(next(filter(None, found), ""))), "")
+        return next(filter(None, batches.ranks.gather(next(filter(None, found), ""))), "")
 
     # -- metrics -----------------------------------------------------------------------------
 
@@ -505,6 +517,11 @@ class Objective:
         batches, losses = self._fed(self.gradient_batches), list[float]()
         first = whole_number("Objective.metric: draw", draw, least=0) * len(batches)
         relative, self.also_by_batch = self._relative(w), {}
+        if batches.alone:
+            ((number, batch),) = batches.own()
+            loss, g, also, numbers = self._of(batch).metric(w, batch, metric, part, first, relative[0])
+            self.also_by_batch[number] = also
+            return *self._with_penalty([loss], g, w), numbers
 
         def parts() -> Iterator[Array]:
             """Slopes and numbers end to end, so that there is one sum."""
@@ -517,7 +534,7 @@ class Objective:
                 counted = found if weight else np.zeros_like(found)
                 yield np.concatenate([weight * np.asarray(g, np.float64), counted])
 
-        total = self.ranks.sum(len(batches), parts(), self.size + self.metric_size(metric, part))
+        total = batches.ranks.sum(len(batches), parts(), self.size + self.metric_size(metric, part))
         slopes = (total[: self.size] / batches.total).astype(self._flat.dtype)
         return *self._with_penalty(losses, beside(w, slopes), w), total[self.size :]
 
@@ -528,11 +545,11 @@ class Objective:
         C = Σ W_b C_b / Σ W_b, so ∂C/∂loss = W_b g / Σ W_b, and the sum of all cases is C Σ (∂C/∂loss) / Σ (∂C/∂loss)².
         """
         batches = self.gradient_batches
-        if not batches.weighted or len(batches) == 1:
+        if batches.equal:
             return [1.0] * len(batches)
         shares = batches.weights / batches.total
         own = [self._of(batch).loss_sums(w, batch) for _, batch in batches.own()]
-        sums = np.array([each for of_rank in self.ranks.gather(own) for each in of_rank])
+        sums = np.array([each for of_rank in batches.ranks.gather(own) for each in of_rank])
         with np.errstate(invalid="ignore"):  # without weights, or without those of a batch
             scale = (shares * sums[:, 0]).sum() / (shares**2 * sums[:, 1]).sum()
             return np.nan_to_num(shares * scale * sums[:, 1] / sums[:, 0]).tolist()

@@ -27,8 +27,8 @@ from graphnet_rnn.training.state import fixed_parts
 class BatchesOfCases(ObjectiveProblem):
     """Base class, a dataclass with the fields batch, gradient_batches and curvature_batches; subclasses define a batch.
 
-    Call `_begin` before the objective exists. The cost of a step is the weighted mean over all
-    its targets, in any number of batches.
+    Call `_begin` before the objective exists. The cost of a step is the weighted mean over all its targets, in any
+    number of batches.
     """
 
     item: ClassVar[str] = "case"

@@ -348,6 +348,7 @@ class Trainer:
         row: dict[str, Any] = {
             "event": "epoch",
             "epoch": progress.epoch if whole else progress.epoch - 1 + done,
+            "step": progress.step,
             problem.row_names[0]: trained,
             problem.row_names[1]: validated,
             "learning_rate": progress.rate,

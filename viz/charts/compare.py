@@ -108,14 +108,11 @@ def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
 
 def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) -> dict[str, _Line]:
     """Validation and training of a run in this measure: by epochs, or by steps if no epoch has ended."""
-    # Rows before the first step are at step 0.
-    step = 0.0 if any(is_number(row.get("step")) for row in rows) else None
     points: dict[str, list[tuple[float, float]]] = {VALIDATED: [], TRAINED: []}
     early: list[tuple[float, float]] = []
     for row in rows:
         event = row.get("event")
-        step = float(row["step"]) if is_number(row.get("step")) else step
-        x = step if by == "step" else row.get(by)
+        x = row.get(by)
         if event not in ("step", "epoch") or not is_number(x):
             continue
         for key, found in points.items() if event == "epoch" else [(TRAINED, early)]:

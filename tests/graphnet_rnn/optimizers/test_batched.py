@@ -22,6 +22,10 @@ from tests.tables import case
 TIME, CASES = 4, 6
 
 
+class Two(rnn.parallel.Ranks):
+    size = 2
+
+
 def objective(batch: int, units: int = 5, **how: Any) -> rnn.Objective:
     net = rnn.Network([rnn.Elman(units)], 3, 3, dtype="float64", seed=1)
     u = net.unroll(TIME, batch)
@@ -99,11 +103,40 @@ def test_invalid_single_case_objectives_are_rejected() -> None:
         (objective(2), "of one case"),
         (rnn.Network([rnn.Elman(5)], 3, 3).unroll(TIME, 1), "single must be an Objective, not"),
         (objective(1, units=4), "have the same parameters"),
+        (objective(1, parallel=Two()), "leave out its `parallel`"),
     ]
     for single, words in singles:
         with case(words), pytest.raises(UsageError, match=words):
             objective(3, single=single)
     objective(1, single=objective(1))
+
+
+def test_each_batch_uses_the_cost_of_its_size() -> None:
+    """Means over batches of two sizes equal those by two objectives; sizes that cannot be fed are rejected."""
+    pair, three = objective(2), objective(3)
+    net = rnn.Network([rnn.Elman(5)], 3, 3, dtype="float64", seed=1)
+    small, large = (net.unroll(TIME, batch) for batch in (2, 3))
+    both = rnn.Objective(small.cost, net.parameters, [small.inputs, small.targets, *small.initial])
+    inputs = [large.inputs, large.targets, *large.initial]
+    both.add_size(large.cost, inputs)
+    some, others = part(slice(0, 2)), part(slice(3, 6))
+    pair.feed(*some)
+    three.feed(*others)
+    both.feed_batches([some, others], curvature=[some, others], weights=[1, 3])
+    w, v = both.start(), np.random.default_rng(2).standard_normal(both.size)
+    assert both.loss(w) == pytest.approx((pair.loss(w) + 3 * three.loss(w)) / 4)
+    assert np.allclose(both.gradient(w)[1], (pair.gradient(w)[1] + 3 * three.gradient(w)[1]) / 4)
+    assert np.allclose(both.curvature(w)(v), (pair.curvature(w)(v) + 3 * three.curvature(w)(v)) / 4)
+    refused = [
+        (lambda: both.feed(*part()), r"no cost has inputs of these sizes, \[4, 6\].* there are \[4, 2\]"),
+        (lambda: both.feed([[1], [1, 2]], *some[1:]), "cannot be converted to an array"),
+        (lambda: both.add_size(large.cost, inputs), "must differ"),
+        (lambda: both.add_size(net.unroll(TIME, 4, initial="zero").cost, []), "depends on"),
+        (lambda: both.add_size(large.cost, [*inputs, gn.input((1,))]), "inputs and also must be 3 and 0"),
+    ]
+    for call, words in refused:
+        with case(words), pytest.raises(UsageError, match=words):
+            call()
 
 
 def test_weight_decay() -> None:
@@ -334,6 +367,14 @@ def test_final_loss_is_that_of_all_batches() -> None:
         with case(optimizer):
             result = rnn.minimize(batched, optimizer, steps=30)
             assert result.loss == pytest.approx(((result.theta - data) ** 2).mean())
+
+
+def test_a_batch_that_is_listed_twice_has_each_weight() -> None:
+    w, x = gn.parameter(np.zeros(1), name="w"), gn.input((1,), "float64", name="x")
+    several = rnn.Objective(gn.mean(gn.squared_error(w, x)), [w], [x])
+    one, two = [np.ones(1)], [np.full(1, 2.0)]
+    several.feed_batches([one, two, one], weights=[1, 1, 0])
+    assert several.gradient_loss(several.start()) == pytest.approx((1 + 4) / 2)
 
 
 def test_batches_of_weight_0_have_no_curvature() -> None:

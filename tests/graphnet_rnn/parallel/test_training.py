@@ -294,6 +294,31 @@ def test_plain_batches_are_divided() -> None:
             batched.divided(*wrong)
 
 
+def test_one_curvature_batch_has_the_same_bits_for_any_number_of_processes() -> None:
+    """Its product stays float32, and l2 is added in float32, also where another process computes it."""
+    x = np.random.default_rng(0).integers(0, SYMBOLS, (3, 2, 4, 2))
+    optimizer = rnn.HessianFree(cg_steps=5)
+
+    def work(ranks: Ranks, weights: Any) -> tuple[bytes, bytes]:
+        net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS, seed=1)
+        u = net.unroll(4, 2, initial="zero")
+        found = rnn.Objective(
+            u.cost, net.parameters, [u.inputs, u.targets], l2=0.1, threads=1, parallel=ranks
+        )
+        theta = found.start()
+        state = optimizer.init(theta, found)
+        for _ in range(3):
+            found.feed_batches([tuple(each) for each in x], weights=weights)
+            optimizer.step(found, theta, state)
+        return found.curvature(theta)(np.ones_like(theta)).tobytes(), theta.tobytes()
+
+    for weights in (None, [0.5, 2.0, 1.0]):
+        (alone,) = by_threads(1, lambda ranks, w=weights: work(ranks, w))
+        for size in (2, 3):
+            with case(weights, size):
+                assert by_threads(size, lambda ranks, w=weights: work(ranks, w)) == [alone] * size
+
+
 # -- sums of parts: the same bits, whoever has which ---------------------------------------------
 
 COUNTS = (1, 2, 3, 5, 8, 13, 31, 64)
