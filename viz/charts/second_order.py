@@ -145,7 +145,7 @@ def _run(rows: Iterable[Mapping[str, Any]]) -> _Run:
             _forget(run.tests, step)
             run.tests.append((step, float(row["wrong"])))
         elif row.get("event") == "epoch" and run.steps and np.isfinite(_number(row.get("valid_wrong"))):
-            run.tests.append((run.steps[-1][0], float(row["valid_wrong"])))
+            run.tests.append((_step(row, run.steps[-1][0]), float(row["valid_wrong"])))
     return run
 
 

@@ -53,7 +53,7 @@ from graphnet_rnn.training.problem import require_unclipped
 from graphnet_rnn.training.settings import EarlyStopping, Training
 from graphnet_rnn.training.state import TrainingState, digest_of
 from graphnet_rnn.training.text import CarriedText, DrawnText, TextProblem
-from graphnet_rnn.training.trainer import Trainer
+from graphnet_rnn.training.trainer import CORE_SECONDS, EPOCHS, STEPS, Trainer
 
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
@@ -134,7 +134,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         "--gap",
         type=int,
         default=0,
-        help="with --fold: characters or time steps to leave out on each side of the validation block",
+        help="with --fold: characters or time steps to leave out on each side of the validation block, at least; "
+        "a series is left out in whole segments",
     )
     add_choices(parser)
     add(
@@ -226,10 +227,7 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
     if options.resume:
         trainer.resume()
         if trainer.progress.finished and not options.quiet:
-            more = {"steps": "--steps", "core seconds": "--core-seconds"}
-            print(
-                f"this run has ended; to continue it, increase {more.get(trainer.progress.finished, '--epochs')}"
-            )
+            print(_how_to_continue(trainer))
     try:
         outcome = trainer.run()
     except BaseException:
@@ -419,6 +417,17 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
 def _missing(folder: Path) -> list[Path]:
     """Missing folders of a path, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
+
+
+def _how_to_continue(trainer: Trainer) -> str:
+    limits = {EPOCHS: "--epochs", STEPS: "--steps", CORE_SECONDS: "--core-seconds"}
+    reason = trainer.progress.finished
+    if reason in limits:
+        return f"this run has ended; to continue it, increase {limits[reason]}"
+    return (
+        f"this run has ended by its {reason} and cannot be continued; train its model in a new run: --start "
+        f"{trainer.folder.model}"
+    )
 
 
 def _new_folder(options: argparse.Namespace) -> Path:

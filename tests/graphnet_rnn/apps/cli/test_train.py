@@ -328,6 +328,18 @@ def test_failed_start_leaves_no_files(here: Path, capsys: pytest.CaptureFixture[
     assert main([*TRAIN, "--quiet", "--steps", "1"]) == 0
 
 
+def test_resume_says_how_an_ended_run_continues(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that reached its number of epochs takes more; one that reached its goal does not."""
+    assert main([*TRAIN, "--goal", "99", "--quiet"]) == 0
+    assert main(["train", "--resume", "run", "--epochs", "9"]) == 0
+    shown = capsys.readouterr().out
+    assert "by its goal and cannot be continued; train its model in a new run: --start run/model" in shown
+    assert "increase" not in shown
+    assert main([*TRAIN, "--quiet", "--out", "other"]) == 0
+    assert main(["train", "--resume", "other"]) == 0
+    assert "this run has ended; to continue it, increase --epochs" in capsys.readouterr().out
+
+
 def test_resume_of_a_run_from_python(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = rnn.Network([rnn.Elman(3)], inputs=14, outputs=14)
     problem = rnn.CarriedText(network, rnn.data.Corpus.split(TEXT), time=10, batch=4)
