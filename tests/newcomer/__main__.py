@@ -128,7 +128,7 @@ def copy_checkout(target: Path) -> None:
     try:
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     except (OSError, subprocess.CalledProcessError):  # no git, or a copy outside of git
-        made = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".*_cache")
+        made = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
         shutil.copytree(ROOT, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*made))
         return
     for name in filter(None, names):
