@@ -15,7 +15,8 @@ times    times of rows, read, continued and written
 predicted  outputs of a network as probabilities, classes or numbers
 missing  missing inputs, filled in and marked
 sequence_files  sequences from files of arrays and music
-arrays   arrays from files of NumPy, MATLAB and idx
+arrays   arrays from files of NumPy and idx
+matlab   arrays from files of MATLAB
 images   images from such files, as rows of pixels
 music  piano rolls, from MIDI and to MIDI
 """

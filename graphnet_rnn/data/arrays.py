@@ -1,4 +1,4 @@
-"""Readers of arrays: NumPy (.npz), MATLAB (.mat) and idx. They execute nothing from a file."""
+"""Readers of arrays: NumPy (.npz) and idx. They execute nothing from a file."""
 
 from __future__ import annotations
 
@@ -94,51 +94,13 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
             raise ValueError(
                 f"{info.filename} must hold numbers; it holds Python objects or values of 0 bytes"
             )
-        if math.prod(shape) * dtype.itemsize > info.file_size:
+        declared, there = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        if declared != there:
             raise ValueError(
-                f"{info.filename} is shorter than the {math.prod(shape):,} numbers that its header declares"
+                f"{info.filename} has {there:,} bytes of numbers, but its header declares {declared:,}"
             )
     with archive.open(info) as file:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-
-
-# -- MATLAB --------------------------------------------------------------------------------------
-
-
-def matlab_arrays(path: str | Path) -> list[tuple[str, tuple[int, ...]]]:
-    """Lists the names and shapes in a .mat file; reads its headers only. Raises DataError."""
-    return [(name, shape) for name, shape, _ in _heads(path, read_bytes(path, DataError))]
-
-
-def read_matlab(path: str | Path, names: Iterable[str]) -> dict[str, Any]:
-    """Reads the named arrays of a .mat file (MATLAB 4 to 7.2) with SciPy; names that the file lacks are left out.
-
-    Raises UsageError without SciPy, DataError for another file, and NotEnoughMemoryError before memory is allocated.
-    """
-    wanted, content = set(names), read_bytes(path, DataError)
-    heads = [head for head in _heads(path, content) if head[0] in wanted]
-    size = sum(math.prod(shape) * WIDTHS.get(kind, 1) for _, shape, kind in heads)
-    require_memory(size, f"reading the arrays of {path}", REMEDY)
-    found = _matlab(path, "loadmat", io.BytesIO(content), variable_names=sorted(wanted))
-    logical = {name for name, _, kind in heads if kind == "logical"}  # which SciPy reads as bytes
-    return {
-        name: found[name].astype(bool) if name in logical else found[name] for name in found if name in wanted
-    }
-
-
-#: MATLAB's name of a number type -> bytes of a number.
-WIDTHS = {"double": 8, "single": 4} | {f"{u}int{8 * n}": n for u in ("", "u") for n in (1, 2, 4, 8)}
-
-
-def _heads(path: str | Path, content: bytes) -> list[tuple[str, tuple[int, ...], str]]:
-    found: list[tuple[str, tuple[int, ...], str]] = _matlab(path, "whosmat", io.BytesIO(content))
-    return found
-
-
-def _matlab(path: str | Path, function: str, *arguments: Any, **options: Any) -> Any:
-    module = package_for(f"reading {path}", "scipy.io", "scipy")
-    with no_file_of(path, "MATLAB file (.mat, versions 4 to 7.2)"):
-        return getattr(module, function)(*arguments, **options)
 
 
 # -- idx -----------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet.system.text import matches
-from graphnet_rnn.data.arrays import REMEDY, array_names, matlab_arrays, read_arrays, read_idx, read_matlab
+from graphnet_rnn.data.arrays import REMEDY, array_names, read_arrays, read_idx
+from graphnet_rnn.data.matlab import matlab_arrays, read_matlab
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import path as named_file, shown, whole_number
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
-from graphnet_rnn.data.arrays import no_file_of, package_for, read_matlab
+from graphnet_rnn.data.arrays import no_file_of, package_for
+from graphnet_rnn.data.matlab import read_matlab
 from graphnet_rnn.data.sequences import array_of_numbers, checked_lengths, zero_outside
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically

@@ -281,7 +281,7 @@ class Table:
                 list(order[:held]), "validation"
             )
         least = 1 if self.columns.horizon is None else 2  # the last row has no target
-        kept = [round(share * len(rows)) for rows in self._groups]
+        kept = [n if (n := round(share * len(rows))) >= least else 0 for rows in self._groups]
         pairs = [
             (rows[: len(rows) - n], rows[len(rows) - n :]) for rows, n in zip(self._groups, kept, strict=True)
         ]

@@ -260,9 +260,9 @@ class TextMaterial(Material):
                     "--unscored applies only to independent sequences; also give --gradient-batches"
                 )
             return CarriedText(network, self.corpus, **self.settings(CarriedText))
-        if options.stride is not None:
+        if name := _of_segments(options):
             raise UsageError(
-                "--stride applies only to segments with carried states; leave it out with --gradient-batches"
+                f"{name} applies only to segments with carried states; leave it out with --gradient-batches"
             )
         batches: dict[str, Any] = {"gradient_batches": gradient, "curvature_batches": curvature}
         return DrawnText(network, self.corpus, **self.settings(DrawnText, **batches))
@@ -326,10 +326,15 @@ def _memory(given: str | None) -> str | int | None:
     return int(given)
 
 
+def _of_segments(options: argparse.Namespace) -> str:
+    """An option that was given, and applies to segments with carried states only; "" if there is none."""
+    return "--stride" if options.stride is not None else "--shares" if options.shares != 1 else ""
+
+
 def _gradient_batches(options: argparse.Namespace) -> int | None:
     """Number of batches of independent sequences; None for segments with carried states."""
     first_order = issubclass(optimizer_class(options.optimizer), FirstOrder)
-    if options.gradient_batches is None and not first_order and options.stride is None:
+    if options.gradient_batches is None and not first_order and not _of_segments(options):
         return 16
     given: int | None = options.gradient_batches
     return given
@@ -341,7 +346,8 @@ def _curvature_batches(options: argparse.Namespace) -> int | None:
     if given is not None and (gradient is None or not curved):
         raise UsageError(
             "--curvature-batches applies only to independent sequences (--gradient-batches) and optimizers that "
-            f"use curvature, not to --optimizer {options.optimizer}" + (" with --stride" if curved else "")
+            f"use curvature, not to --optimizer {options.optimizer}"
+            + (f" with {_of_segments(options)}" if curved else "")
         )
     return max(1, gradient // 4) if given is None and gradient is not None and curved else given
 

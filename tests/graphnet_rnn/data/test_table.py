@@ -538,6 +538,14 @@ def test_targets_without_training_values_are_rejected() -> None:
         empty.split(0.1)
 
 
+def test_a_case_too_short_to_validate_is_trained_on_as_a_whole() -> None:
+    """One row in the validation part would have no known target."""
+    columns = {"c": ["p"] * 14 + ["q"] * 40, "y": np.arange(54.0)}
+    train, valid = Table(columns, targets="y", case="c", horizon=1).split(0.1)
+    assert train.lengths is not None
+    assert (train.lengths.tolist(), valid.inputs.ravel().tolist()) == ([14, 36], [50, 51, 52, 53])
+
+
 def test_validation_without_targets_is_rejected() -> None:
     x, y = np.arange(40.0), [*range(30), *[""] * 10]
     weights = np.repeat([1.0, 0.0], 20)

@@ -67,7 +67,9 @@ def faults(drawing: Drawing) -> list[str]:
         assert (half > 3).all()
         own = [points for *ends, points in wires if ends == [edge.tail, edge.head]]
         for key, (other, size) in boxes.items():
-            if key != text and (abs(place - other) < half + size - 2).all():  # circles leave their corners free
+            if (
+                key != text and (abs(place - other) < half + size - 2).all()
+            ):  # circles leave their corners free
                 found.append(f"{edge.tail} -> {edge.head}: {key} below its label")
         for tail, head, points in wires:
             crossed = (abs(points - place) < half - 2).all(1).any()
