@@ -19,8 +19,8 @@ from graphnet_rnn.files.whole import read_bytes
 WIDTHS = {"double": 8, "single": 4} | {f"{u}int{8 * n}": n for u in ("", "u") for n in (1, 2, 4, 8)}
 #: Codes of elements in a MATLAB 5 file: numbers and characters, a matrix, a compressed element.
 NUMBERS, MATRIX, COMPRESSED = (*range(1, 8), 9, 12, 13, 16, 17, 18), 14, 15
-#: Classes of matrices of matrices: cells, structures, objects.
-NESTED = (1, 2, 3)
+#: Classes of matrices that hold matrices: cells, structures, objects, functions, and objects of other kinds.
+NESTED = (1, 2, 3, 16, 17)
 #: Classes of characters, sparse matrices and numbers.
 ARRAYS, SPARSE = range(4, 16), 5
 

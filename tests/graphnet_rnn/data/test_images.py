@@ -20,6 +20,7 @@ import scipy.sparse
 from graphnet.errors import NotEnoughMemoryError
 from graphnet.graph.node import Array
 from graphnet_rnn.data import read_images
+from graphnet_rnn.data.matlab import read_matlab
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
 
@@ -157,6 +158,7 @@ def test_damaged_matlab_files_do_not_end_the_process(tmp_path: Path) -> None:
 import io, sys, warnings
 import numpy as np, scipy.io
 from graphnet_rnn.data import read_images
+from graphnet_rnn.data.matlab import read_matlab
 from graphnet_rnn.errors import DataError
 warnings.simplefilter("ignore")
 refused = 0
@@ -191,6 +193,21 @@ def test_sound_matlab_files_of_all_kinds_are_read(tmp_path: Path) -> None:
     for packed in (True, False):
         scipy.io.savemat(tmp_path / "a.mat", others | {"x": x}, do_compression=packed)
         np.testing.assert_array_equal(read_images(tmp_path / "a.mat", "x"), x)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_matlab_files_of_other_programs_are_read() -> None:
+    """All files of SciPy's own tests that SciPy reads."""
+    files = [*(Path(scipy.io.__file__).parent / "matlab" / "tests" / "data").glob("*.mat")]
+    if not files:
+        pytest.skip("SciPy's tests are not installed")
+    for path in files:
+        try:
+            names = scipy.io.loadmat(path).keys()
+        except Exception:  # a damaged file, of which there are some
+            continue
+        with case(path.name):
+            read_matlab(path, names)
 
 
 def test_a_header_with_a_size_beyond_memory_is_rejected(tmp_path: Path) -> None:
