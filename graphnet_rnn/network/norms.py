@@ -10,9 +10,10 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.cell.weights import FlatParameters
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.network.running import checked_inputs
+from graphnet_rnn.network.running import array_of, checked_floats, checked_inputs, checked_symbols
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.settings import MANY, shown
 
@@ -76,9 +77,22 @@ def gradient_by_distance(
     states = list({id(node): node for column in u.after for node in column}.values())
     place = {id(node): i for i, node in enumerate(states)}
     function = gn.compile(gn.gradient(cost, states), [u.inputs, u.targets, *u.initial], backend=backend)
-    found = function(x, targets, *network.first_states(batch))
+    found = function(x, _last_of(u, targets), *network.first_states(batch))
     norms = [float(np.mean(np.sqrt(np.sum(np.square(g, dtype=np.float64), axis=1)))) for g in found]
     return {
         name: np.array([norms[place[id(column[i])]] for column in reversed(u.after)])
         for i, name in enumerate(names)
     }
+
+
+def _last_of(u: Unrolled, targets: Any) -> Array:
+    """Returns the targets, with 0 for those of earlier steps, whose NaN would reach the gradient of the last."""
+    own = "gradient_by_distance: targets"
+    given, found = array_of(own, targets), np.zeros(u.targets.shape, u.targets.dtype)
+    if given.shape != found.shape:
+        raise DataError(f"{own} must be {list(found.shape)}, not {list(given.shape)}")
+    if found.dtype.kind in "iu":
+        found[-1] = checked_symbols(own, given[-1], u.network.outputs)
+    else:
+        found[-1] = checked_floats(own, given[-1], found.dtype)
+    return found

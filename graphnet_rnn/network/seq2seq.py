@@ -176,7 +176,10 @@ class Seq2Seq(Model):
         symbols for each case, of 0 to longest[1] steps, without the end symbol. Raises DataError.
         """
         read = self._read(sources)
-        rows = [np.asarray(each, np.int64) for each in self._rows("targets", targets)]
+        rows = [
+            array_of(f"Seq2Seq: target {case}", each)
+            for case, each in enumerate(self._rows("targets", targets))
+        ]
         if len(rows) != len(read["length"]):
             raise DataError(
                 f"Seq2Seq: there must be as many targets as sources; got {len(rows)} and {len(read['length'])}"
@@ -184,7 +187,8 @@ class Seq2Seq(Model):
         time = self.longest[1] + 1
         answer = np.full((time, len(rows)), self.end)
         for case, row in enumerate(rows):
-            if row.ndim != 1 or len(row) >= time or (row.size and not 0 <= row.min() <= row.max() < self.end):
+            symbols = not row.size or (row.dtype.kind in "iu" and 0 <= row.min() <= row.max() < self.end)
+            if row.ndim != 1 or len(row) >= time or not symbols:
                 raise DataError(
                     f"Seq2Seq: target {case} must have at most {time - 1} symbols in 0 ... {self.end - 1}, not "
                     f"{shown(row.tolist())}"

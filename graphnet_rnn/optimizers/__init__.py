@@ -5,7 +5,7 @@ objective    a cost as a function of the flat vector: loss, gradient, curvature,
 objective_arguments  checks of its arguments
 batches      batches of a step, and means over them
 compiled_cost  compiled functions of a cost, for batches of one size
-flat_parameters  parameters as one vector
+parameter_vector  parameters as one vector
 structure    hidden units for structural damping
 vectors      operations on long vectors
 compiled_equations  compiles an optimizer's equations into in-place functions; gradient clipping

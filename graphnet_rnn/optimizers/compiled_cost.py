@@ -17,7 +17,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.batches import Batch
-from graphnet_rnn.optimizers.flat_parameters import FlatParameters
+from graphnet_rnn.optimizers.parameter_vector import ParameterVector
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.losses import Losses
 from graphnet_rnn.riemannian.metrics import Metric
@@ -34,7 +34,7 @@ class CompiledCost:
     def __init__(
         self,
         cost: Node,
-        flat: FlatParameters,
+        flat: ParameterVector,
         inputs: list[Node],
         also: list[Node],
         at: list[Node] | None,

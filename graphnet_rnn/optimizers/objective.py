@@ -21,7 +21,6 @@ from graphnet_rnn.optimizers.batches import (
     require_single,
 )
 from graphnet_rnn.optimizers.compiled_cost import CompiledCost, shape_of
-from graphnet_rnn.optimizers.flat_parameters import FlatParameters
 from graphnet_rnn.optimizers.objective_arguments import (
     checked_nodes,
     checked_pairs,
@@ -30,6 +29,7 @@ from graphnet_rnn.optimizers.objective_arguments import (
     checked_weights,
     require_connected,
 )
+from graphnet_rnn.optimizers.parameter_vector import ParameterVector
 from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks, summed
 from graphnet_rnn.riemannian.blocks import Solver
@@ -137,7 +137,7 @@ class Objective:
         self.threads = None if threads is None else whole_number("Objective: threads", threads)
         self.ranks = as_ranks("Objective", parallel)
         self._how: dict[str, Any] = {"backend": backend, "threads": self.threads, "memory": memory}
-        self._flat = FlatParameters(self.parameters, backend)
+        self._flat = ParameterVector(self.parameters, backend)
         self._costs: dict[tuple[tuple[int, ...], ...], CompiledCost] = {}
         self.add_size(cost, inputs, also, at, structure, structure_scale)
         self.cost, self.inputs = cost, self._first.inputs

@@ -11,7 +11,7 @@ from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import text as text_of, whole_number
+from graphnet_rnn.settings import shown, text as text_of, whole_number
 
 
 class _Level(NamedTuple):
@@ -80,8 +80,22 @@ class NGrams:
         self._levels = levels[::-1]
 
     def probability(self, windows: Array) -> Array:
-        """p of the last symbol of each window given the others; windows (n, order), padded by -1 in front."""
+        """p of the last symbol of each window given the others; windows (n, order), padded by -1 in front.
+
+        Raises DataError for other symbols than those of the vocabulary.
+        """
         require_unmasked("NGrams.probability: windows", windows)
+        windows, most = np.asarray(windows), len(self.vocabulary) - 1
+        if windows.ndim != 2 or windows.shape[1] != self.order:
+            raise DataError(
+                f"NGrams.probability: windows must be (n, {self.order}), not {list(windows.shape)}"
+            )
+        low, high = windows.min(initial=0), windows.max(initial=0)
+        if windows.dtype.kind not in "iu" or low < -1 or high > most or windows[:, -1].min(initial=0) < 0:
+            raise DataError(
+                f"NGrams.probability: windows must be symbols in 0 ... {most}, with -1 in front of a text only, not "
+                f"{shown(windows.tolist())}"
+            )
         p = np.full(len(windows), 1.0 / len(self.vocabulary))
         keys, known = np.zeros(len(windows), np.int64), np.ones(len(windows), bool)
         for length, level in enumerate(self._levels, 1):

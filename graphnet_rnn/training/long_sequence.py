@@ -13,7 +13,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import array_of, checked_floats
-from graphnet_rnn.optimizers.flat_parameters import flat_parts
+from graphnet_rnn.optimizers.parameter_vector import flat_parts
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.losses import Carry
 from graphnet_rnn.riemannian.metrics import Metric, asked_for

@@ -130,6 +130,11 @@ class Training(NamedArguments):
             )
         if self.schedule is not None:
             factor_schedule("Training: schedule", self.schedule)
+            if not hasattr(self.optimizer, "rate") and self.schedule != Constant():
+                raise UsageError(
+                    "Training: schedule multiplies the learning rate, but "
+                    f"{type(self.optimizer).__name__} has none; leave it out"
+                )
         if self.goal is not None and (not is_number(self.goal) or math.isnan(self.goal)):
             raise UsageError(f"Training: goal must be a number or None, not {shown(self.goal)}")
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, Schedule)

@@ -202,7 +202,7 @@ ARRAYS = [
     (lambda: viz.receptive_fields("W"), "receptive_fields: W must be an array"),
     (lambda: viz.receptive_fields(np.zeros((5, 4))), "the columns of W must be finite"),
     (lambda: viz.receptive_fields(np.zeros((9, 4)), np.zeros((3, 3))), r"recurrent must be finite, \(4, 4\)"),
-    (lambda: viz.receptive_fields(np.zeros((9, 4)), "none"), r"recurrent must be finite, \(4, 4\)"),
+    (lambda: viz.receptive_fields(np.zeros((9, 4)), "none"), r"recurrent must be an array \(4, 4\), not 'none'"),
 ]  # fmt: skip
 
 
@@ -210,6 +210,26 @@ def test_invalid_arguments_are_rejected():
     for call, names in (*GRAPHS, *TEXTS, *HISTORIES, *ARRAYS):
         with case(names), pytest.raises((viz.DrawingError, gn.ShapeError), match=names):
             call()
+
+
+def test_masked_arrays_are_rejected():
+    """Masked values would be drawn as if they were there."""
+    mask = np.ma.masked_array([[0, 1, 1, 0.0]], [[False, True, False, False]])
+    draws = (
+        viz.joint_curves, viz.piano_roll, viz.filmstrip, lambda m: viz.image_rows({"a": m}), viz.receptive_fields,
+        viz.attention_map, lambda m: Arm().state_at(m[:, :2]),
+    )  # fmt: skip
+    for draw in draws:
+        with case(draw), pytest.raises(gn.DtypeError, match="masked array"):
+            draw(mask)
+
+
+def test_joint_curves_with_gaps_draw_the_columns_that_move_most():
+    frames = np.random.default_rng(0).normal(size=(9, 8)) * np.arange(8)
+    frames[2, 7] = NAN
+    assert [axes.get_ylabel() for axes in viz.joint_curves(frames).axes] == [
+        f"column {k}" for k in range(2, 8)
+    ]
 
 
 def test_to_dot_matches_draw():

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.settings import has_items, shown
-from viz.charts.parts import BLUE, plain
+from viz.charts.parts import BLUE, numbers_of, plain
 from viz.errors import DrawingError, by_matplotlib, whether
 
 if TYPE_CHECKING:
@@ -38,11 +37,7 @@ def attention_map(shares: Any, read: Any = None, written: Any = None, arrows: bo
     """
     from viz.charts.figure import Chart
 
-    require_unmasked("attention_map: shares", shares)
-    try:
-        a = np.asarray(shares, np.float64)
-    except (TypeError, ValueError):
-        raise DrawingError(f"attention_map: shares must be an array, not {shown(shares)}.") from None
+    a = numbers_of("attention_map: shares", "an array", shares)
     if a.ndim != 2 or not a.size:
         raise DrawingError(
             f"attention_map: shares must be (steps, places) of one case, not {list(a.shape)}; for several cases, "

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphnet.settings import shown
-from viz.charts.parts import plain
+from viz.charts.parts import numbers_of, plain
 from viz.charts.video import images_of
 from viz.errors import DrawingError, by_matplotlib, count_of
 
@@ -39,11 +38,8 @@ def receptive_fields(W: Any, recurrent: Any = None, units: int = 36, title: str 
     """
     from viz.charts.figure import Chart
 
-    try:
-        weights = np.moveaxis(np.asarray(W, np.float64), -1, 0)
-    except (TypeError, ValueError, np.exceptions.AxisError):
-        raise DrawingError(f"receptive_fields: W must be an array (pixels, units), not {shown(W)}.") from None
-    fields = images_of("receptive_fields", "the columns of W", weights)
+    weights = numbers_of("receptive_fields: W", "an array (pixels, units)", W)
+    fields = images_of("receptive_fields", "the columns of W", np.moveaxis(np.atleast_1d(weights), -1, 0))
     every, count = len(fields), min(count_of("receptive_fields: units", units), len(fields))
     between = None if recurrent is None else _between(recurrent, every)[:count, :count].T
     figure = Chart(SIDE * (1 if between is None else 2) + 0.6, SIDE + 0.5)
@@ -57,10 +53,7 @@ def receptive_fields(W: Any, recurrent: Any = None, units: int = 36, title: str 
 
 
 def _between(given: Any, units: int) -> Any:
-    try:
-        found = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        found = np.zeros(0)
+    found = numbers_of("receptive_fields: recurrent", f"an array ({units}, {units})", given)
     if found.shape != (units, units) or not np.isfinite(found).all():
         raise DrawingError(
             f"receptive_fields: recurrent must be finite, ({units}, {units}), as W has {units} units, not "

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.errors import DrawingError, by_matplotlib
 
@@ -68,12 +67,7 @@ def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | N
 
 
 def _checked(name: str, given: Any, width: int | None) -> chart.Numbers:
-    try:
-        images = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise DrawingError(
-            f"image_rows: {name} must be an array (count, pixels), not {shown(given)}."
-        ) from None
+    images = chart.numbers_of(f"image_rows: {name}", "an array (count, pixels)", given)
     if images.ndim == 2 and images.size:
         pixels = images.shape[1]
         wide = math.isqrt(pixels) if width is None else width

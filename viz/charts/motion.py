@@ -71,12 +71,7 @@ def joint_curves(
 
 
 def _checked(what: str, given: Any) -> chart.Numbers:
-    try:
-        frames = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise DrawingError(
-            f"joint_curves: {what} must be an array (time, width), not {shown(given)}."
-        ) from None
+    frames = chart.numbers_of(f"joint_curves: {what}", "an array (time, width)", given)
     if frames.ndim != 2 or not frames.size:
         raise DrawingError(
             f"joint_curves: {what} must be (time, width) of one case, not {list(frames.shape)}; for several "
@@ -86,5 +81,6 @@ def _checked(what: str, given: Any) -> chart.Numbers:
 
 
 def _liveliest(frames: chart.Numbers) -> list[int]:
-    moved = np.abs(np.diff(frames, axis=0)).sum(axis=0)
+    steps = np.abs(np.diff(frames, axis=0))  # NaN beside a gap
+    moved = np.nansum(steps, axis=0) / np.maximum(np.isfinite(steps).sum(axis=0), 1)
     return sorted(np.argsort(-moved, kind="stable")[:MOST].tolist())

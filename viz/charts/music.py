@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphnet.settings import shown
 from viz.charts import parts as chart
 from viz.errors import DrawingError, by_matplotlib
 
@@ -67,10 +66,7 @@ def piano_roll(truth: Any, predicted: Any = None, title: str | None = None) -> C
 
 
 def _checked(what: str, given: Any) -> chart.Numbers:
-    try:
-        roll = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise DrawingError(f"piano_roll: {what} must be an array (time, keys), not {shown(given)}.") from None
+    roll = chart.numbers_of(f"piano_roll: {what}", "an array (time, keys)", given)
     if roll.ndim != 2 or not roll.size:
         raise DrawingError(
             f"piano_roll: {what} must be (time, keys) of one piece, not {list(roll.shape)}; for several "

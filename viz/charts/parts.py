@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from graphnet.graph.dtypes import require_unmasked
+from graphnet.settings import shown
+from viz.errors import DrawingError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -24,6 +28,15 @@ DOTS, DASHES = (0, (1, 2)), (0, (4, 1.5))
 TICKS = 8
 #: Approximate number of markers on a line.
 _MARKERS = 40
+
+
+def numbers_of(what: str, wanted: str, given: Any) -> Numbers:
+    """Returns the array in float64. Raises DrawingError for other objects, DtypeError for a masked array."""
+    require_unmasked(what, given)
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise DrawingError(f"{what} must be {wanted}, not {shown(given)}.") from None
 
 
 def frame(axes: Axes, label_size: float = 11) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from graphnet.settings import shown
-from viz.charts.parts import GREY, plain
+from viz.charts.parts import GREY, numbers_of, plain
 from viz.errors import DrawingError, by_matplotlib, count_of
 
 if TYPE_CHECKING:
@@ -77,10 +76,7 @@ def videos_of(owner: str, given: Any) -> Videos:
 
 def images_of(owner: str, what: str, given: Any) -> npt.NDArray[np.float64]:
     """Images (count, height, width), also from (count, pixels) of squares; raises DrawingError for other arrays."""
-    try:
-        images = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise DrawingError(f"{owner}: {what} must be an array of images, not {shown(given)}.") from None
+    images = numbers_of(f"{owner}: {what}", "an array of images", given)
     if images.ndim == 2 and images.size and math.isqrt(images.shape[1]) ** 2 == images.shape[1]:
         images = images.reshape(len(images), math.isqrt(images.shape[1]), -1)
     if images.ndim != 3 or not images.size or not np.isfinite(images).all():

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 
@@ -135,6 +136,7 @@ class Arm:
 
         Raises UsageError for a position out of reach.
         """
+        require_unmasked("state_at: hand", hand)
         at = np.asarray(hand, np.float64)
         if at.ndim == 0 or at.shape[-1] != 2:
             raise UsageError(f"state_at: places must have the shape (..., 2), not {list(at.shape)}")

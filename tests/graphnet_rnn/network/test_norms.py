@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pytest
 
-import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case as named
@@ -81,6 +80,18 @@ def test_both_layers_against_finite_differences() -> None:
         assert found[f"layer{layer}.h"][k] == pytest.approx(np.mean(norms), rel=1e-5)
 
 
+def test_only_targets_of_the_last_step_count() -> None:
+    net = rnn.Network([rnn.Elman(3)], 2, 2, loss="squared")
+    x = np.random.default_rng(0).normal(size=(5, 1, 2))
+    missing = x.copy()
+    missing[:-1] = np.nan
+    found, same = (rnn.gradient_by_distance(net, x, t)["layer0.h"] for t in (x, missing))
+    np.testing.assert_array_equal(found, same)
+    for wrong, said in ((x[1:], r"must be \[5, 1, 2\]"), (x * np.nan, "all must be finite")):
+        with pytest.raises(DataError, match=said):
+            rnn.gradient_by_distance(net, x, wrong)
+
+
 def test_lstm_gradients_persist_in_the_cell_states() -> None:
     """With open forget gates, ∂L/∂c does not fade. ∂L/∂h falls to 0 at once: only outputs read h."""
     net = network(rnn.LSTM(3))
@@ -131,7 +142,7 @@ def test_networks_without_these_norms_are_rejected() -> None:
             DataError,
             "gradient_by_distance: inputs must be symbols",
         ),
-        (lambda: norms(gru, x, t[:3]), gn.ShapeError, "t"),
+        (lambda: norms(gru, x, t[:3]), DataError, r"targets must be \[7, 3\], not \[3, 3\]"),
     ):
         with named(names), pytest.raises(error, match=names):
             call()

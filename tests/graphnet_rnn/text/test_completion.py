@@ -187,6 +187,16 @@ def test_bags_contain_passages_of_the_text() -> None:
         (lambda: rnn.tasks.draw_bags("one two"), DataError, "has 0 passages of 11, not 500"),
         (lambda: rnn.NGrams(TEXT, 40), UsageError, "must be at most 17 with 12 different characters, not 40"),
         (lambda: rnn.NGrams("abc", 5), DataError, "too few to count"),
+        *(
+            (lambda w=w: rnn.NGrams("abc" * 9, 3).probability(np.array(w)), DataError, said)
+            for w, said in (
+                ([[0, 1, 7]], "symbols in 0 ... 2, .*, not .*7"),
+                ([[0, 1, -1]], "symbols"),
+                ([[0.9, 1.9, 2]], "symbols"),
+                ([[0, 1]], r"must be \(n, 3\), not \[1, 2\]"),
+                ([0, 1, 2], r"must be \(n, 3\), not \[3\]"),
+            )
+        ),
     ):
         with case(said), pytest.raises(error, match=said):
             call()

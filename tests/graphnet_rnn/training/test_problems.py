@@ -204,6 +204,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a class that stops": (lambda: Training(stopping=rnn.EarlyStopping), "Training: stopping must be an object"),
     "log_every": (lambda: Training(log_every=0), "log_every must be a whole number >= 1, not 0"),
     "checkpoint_seconds": (lambda: Training(checkpoint_seconds=float("nan")), "checkpoint_seconds must"),
+    "a schedule without a rate": (
+        lambda: Training(rnn.LBFGS(), schedule=rnn.Warmup(5)), "the learning rate, but LBFGS has none; leave it out"
+    ),
     "schedule": (lambda: Training(schedule=0.9), "schedule must be a Schedule, e.g. rnn.Warmup(500), or"),
     "stopping": (lambda: Training(stopping=True), "stopping must be an object with a method should_stop"),
     "goal": (lambda: Training(goal="0.1"), "goal must be a number or None, not '0.1'"),

@@ -1,4 +1,4 @@
-"""FlatParameters: parameters as one vector, on the host or in the memory of a GPU."""
+"""ParameterVector: parameters as one vector, on the host or in the memory of a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.process import cached_property
 
 
-class FlatParameters:
+class ParameterVector:
     """Parameters, end to end in one vector.
 
     On the host, functions read parameters in place, and vectors in parts of their shapes. A separate device memory gets
