@@ -15,6 +15,7 @@ from graphnet_rnn.data.arrays import REMEDY, no_file_of, package_for
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import read_bytes
 
+_FORMAT = "MATLAB file (.mat, versions 4 to 7.2)"
 #: MATLAB's name of a number type -> bytes of a number.
 WIDTHS = {"double": 8, "single": 4} | {f"{u}int{8 * n}": n for u in ("", "u") for n in (1, 2, 4, 8)}
 #: Codes of elements in a MATLAB 5 file: numbers and characters, a matrix, a compressed element.
@@ -48,9 +49,6 @@ def read_matlab(path: str | Path, names: Iterable[str]) -> dict[str, Any]:
             for name in found
             if name in wanted
         }
-
-
-_FORMAT = "MATLAB file (.mat, versions 4 to 7.2)"
 
 
 def _heads(path: str | Path, content: bytes) -> list[tuple[str, tuple[int, ...], str]]:

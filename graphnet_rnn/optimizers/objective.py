@@ -516,12 +516,12 @@ class Objective:
         w, metric = self._vector("metric", w), asked_for("Objective.metric", metric, part)
         batches, losses = self._fed(self.gradient_batches), list[float]()
         first = whole_number("Objective.metric: draw", draw, least=0) * len(batches)
-        relative, self.also_by_batch = self._relative(w), {}
         if batches.alone:
-            ((number, batch),) = batches.own()
-            loss, g, also, numbers = self._of(batch).metric(w, batch, metric, part, first, relative[0])
-            self.also_by_batch[number] = also
+            (batch,) = batches
+            loss, g, also, numbers = self._of(batch).metric(w, batch, metric, part, first, 1.0)
+            self.also_by_batch = {0: also}
             return *self._with_penalty([loss], g, w), numbers
+        relative, self.also_by_batch = self._relative(w), {}
 
         def parts() -> Iterator[Array]:
             """Slopes and numbers end to end, so that there is one sum."""

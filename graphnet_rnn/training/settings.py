@@ -130,11 +130,8 @@ class Training(NamedArguments):
             )
         if self.schedule is not None:
             factor_schedule("Training: schedule", self.schedule)
-            if not hasattr(self.optimizer, "rate") and self.schedule != Constant():
-                raise UsageError(
-                    "Training: schedule multiplies the learning rate, but "
-                    f"{type(self.optimizer).__name__} has none; leave it out"
-                )
+            if self.schedule != Constant():
+                require_rate("Training: schedule", self.optimizer, type(self.optimizer).__name__)
         if self.goal is not None and (not is_number(self.goal) or math.isnan(self.goal)):
             raise UsageError(f"Training: goal must be a number or None, not {shown(self.goal)}")
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, Schedule)
@@ -147,6 +144,12 @@ class Training(NamedArguments):
         said = {name: v if isinstance(v, plain) else description_of(v) for name, v in fixed.items()}
         own = {"name": type(self.optimizer).__name__, **self.optimizer.settings()}
         return as_stored({**said, "optimizer": own})
+
+
+def require_rate(schedule: str, optimizer: Optimizer, name: str) -> None:
+    """Raises UsageError for an optimizer without a learning rate; schedule, name: what the message calls the two."""
+    if not hasattr(optimizer, "rate"):
+        raise UsageError(f"{schedule} multiplies the learning rate, but {name} has none; leave it out")
 
 
 def default_schedule(falls: bool) -> Schedule:

@@ -415,14 +415,6 @@ def make_schedule(text: str) -> Schedule:
     return found
 
 
-def require_rate(optimizer: Optimizer, text: str) -> None:
-    """Raises UsageError for an optimizer without a learning rate."""
-    if not hasattr(optimizer, "rate"):
-        raise UsageError(
-            f"--schedule multiplies the learning rate, but --optimizer {text} has none; leave it out"
-        )
-
-
 def is_schedule(text: str) -> bool:
     """True if the text begins like an expression of a schedule."""
     return re.match(rf"[(\s]*([\d.e-]+\s*\*[(\s]*)?({'|'.join(SCHEDULES)})\s*[(.]", text) is not None

@@ -31,7 +31,6 @@ from graphnet_rnn.apps.cli.specs import (
     make_schedule,
     optimizer_class,
     parts_of,
-    require_rate,
     schedule_help,
     slug,
 )
@@ -50,7 +49,7 @@ from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.folder import RunFolder
 from graphnet_rnn.training.problem import require_unclipped
-from graphnet_rnn.training.settings import EarlyStopping, Training
+from graphnet_rnn.training.settings import EarlyStopping, Training, require_rate
 from graphnet_rnn.training.state import TrainingState, digest_of
 from graphnet_rnn.training.text import CarriedText, DrawnText, TextProblem
 from graphnet_rnn.training.trainer import CORE_SECONDS, EPOCHS, STEPS, Trainer
@@ -384,7 +383,7 @@ def make_trainer(
     if options.no_early_stopping and options.patience is not None:
         raise UsageError("--patience does not apply with --no-early-stopping; leave out one of the two")
     if options.schedule is not None:
-        require_rate(optimizer, options.optimizer)
+        require_rate("--schedule", optimizer, f"--optimizer {options.optimizer}")
     settings = Training(
         optimizer,
         schedule=None if options.schedule is None else make_schedule(options.schedule),

@@ -20,7 +20,6 @@ from graphnet_rnn.apps.cli.specs import (
     make_optimizer,
     make_schedule,
     optimizer_class,
-    require_rate,
     schedule_help,
 )
 from graphnet_rnn.errors import UsageError
@@ -32,7 +31,7 @@ from graphnet_rnn.optimizers.hessian_free import HessianFree
 from graphnet_rnn.optimizers.schedules import Constant
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.listeners import Listener
-from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.settings import Training, require_rate
 from graphnet_rnn.training.trainer import Trainer
 
 EXAMPLE = """example:
@@ -131,7 +130,7 @@ class _Lines(Listener):
 def _training(options: argparse.Namespace, source: Settings) -> Training:
     optimizer = _optimizer(options, source)
     if options.schedule is not None:
-        require_rate(optimizer, options.optimizer)
+        require_rate("--schedule", optimizer, f"--optimizer {options.optimizer}")
     return Training(
         optimizer,
         epochs=options.steps,
